@@ -1,0 +1,98 @@
+# The C library, for cimport: kernels.h, threads.h, base.h.
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+
+cdef extern from "colibri/base.h" nogil:
+    void *cl_aligned_alloc(size_t align, size_t n) noexcept
+    void cl_aligned_free(void *p) noexcept
+    uint32_t cl_crc32c(uint32_t crc, const void *data, size_t n) noexcept
+    float cl_f16_f32(unsigned short h) noexcept
+    unsigned short cl_f32_f16(float f) noexcept
+    float cl_fma(float a, float b, float c) noexcept
+
+cdef extern from "colibri/vmath.h" nogil:
+    float cl_expf(float x) noexcept
+    void cl_sincos(double x, double *s, double *c) noexcept
+
+cdef extern from "colibri/threads.h" nogil:
+    ctypedef struct cl_pool:
+        pass
+    ctypedef void (*cl_task_fn)(void *ctx, int32_t chunk, int32_t worker) noexcept nogil
+    cl_pool *cl_pool_new(int32_t threads) noexcept
+    void cl_pool_run(cl_pool *p, cl_task_fn fn, void *ctx, int32_t nchunks) noexcept
+    int32_t cl_pool_threads(const cl_pool *p) noexcept
+    void cl_pool_free(cl_pool *p) noexcept
+    int32_t cl_default_threads(int32_t quota_millicores) noexcept
+
+cdef extern from "colibri/kernels.h" nogil:
+    enum:
+        CL_FMT_COUNT
+        CL_FMT_f32
+        CL_KV_F32
+        CL_KV_F16
+        CL_KV_BLOCK
+        CL_ACT_SILU
+        CL_ACT_GELU_TANH
+        CL_ACT_RELU
+    ctypedef struct cl_act8:
+        float d
+        int16_t s[2]
+        int8_t q[32]
+    ctypedef struct cl_mm_args:
+        const uint8_t *w
+        size_t group_stride
+        int32_t ngroups
+        int32_t nblk
+        const uint8_t *x
+        size_t x_stride
+        const int32_t *rows
+        int32_t nt
+        float *y
+        size_t ldy
+    ctypedef struct cl_attn_args:
+        const float *q
+        const uint8_t *k
+        const uint8_t *v
+        float *o
+        float *scratch
+        int32_t nrep
+        int32_t head_dim
+        int32_t lo
+        int32_t hi
+        int32_t kv_type
+        float scale
+        float softcap
+        const float *sinks
+    ctypedef void (*cl_mm_fn)(const cl_mm_args *a) noexcept nogil
+    ctypedef void (*cl_quantize_fn)(const float *x, cl_act8 *q, int32_t n) noexcept nogil
+    ctypedef void (*cl_rmsnorm_fn)(const float *x, const float *w, float *y, int32_t n, float eps) noexcept nogil
+    ctypedef void (*cl_glu_fn)(int32_t act, const float *gu, float *h, int32_t ngroups) noexcept nogil
+    ctypedef void (*cl_act_fn)(int32_t act, const float *x, float *h, int32_t n) noexcept nogil
+    ctypedef void (*cl_add_fn)(float *y, const float *x, int32_t n) noexcept nogil
+    ctypedef void (*cl_axpy_fn)(float *y, float s, const float *x, int32_t n) noexcept nogil
+    ctypedef void (*cl_rope_fn)(float *x, const float *cos, const float *sin, int32_t half) noexcept nogil
+    ctypedef void (*cl_softmax_fn)(const float *x, float *p, int32_t n) noexcept nogil
+    ctypedef void (*cl_attention_fn)(const cl_attn_args *a) noexcept nogil
+    ctypedef struct cl_kernels:
+        const char *name
+        cl_mm_fn mm[13]
+        cl_quantize_fn quantize
+        cl_rmsnorm_fn rmsnorm
+        cl_glu_fn glu
+        cl_act_fn act
+        cl_add_fn add
+        cl_axpy_fn axpy
+        cl_rope_fn rope
+        cl_softmax_fn softmax
+        cl_attention_fn attention
+    ctypedef struct cl_format:
+        const char *name
+        int32_t block_k
+        int32_t block_bytes
+        int32_t int8_act
+    int32_t cl_attn_scratch(int32_t nrep, int32_t head_dim) noexcept
+    const cl_kernels *cl_get_kernels() noexcept
+    const cl_kernels *cl_kernels_at(int32_t i) noexcept
+    int32_t cl_init(const char *isa) noexcept
+    const cl_format *cl_get_format(int32_t i) noexcept
+    uint64_t cl_matrix_bytes(int32_t format, int64_t rows, int64_t cols) noexcept
+    void cl_dequant_row(int32_t format, const uint8_t *w, int64_t row, int64_t cols, float *out) noexcept

@@ -1,0 +1,4 @@
+/* Float kernels for scalar: the template over this set's eight lanes. */
+#include "v8__scalar.h"
+#define ISA scalar
+#include "float.inc"

@@ -1,0 +1,44 @@
+/* Integer side of a row group in AVX2: 32 weight bytes = eight rows x four columns in one register.
+   acc16: sixteen int16 lanes, two a row. i8x: eight int32 lanes, one a row. sc16: a row's two int16 factors in one int32 lane. */
+#ifndef COLIBRI_INT8_H
+#define COLIBRI_INT8_H
+#include "v8__avx2.h"
+
+typedef __m256i w32;   /* weights, unsigned unless said otherwise */
+typedef __m256i acc16;
+typedef __m256i i8x;
+typedef __m256i sc16;
+typedef __m256i xw;    /* four activations, broadcast */
+
+CL_INLINE w32 w32_load(const uint8_t *p) { return _mm256_loadu_si256((const __m256i *)(const void *)p); }
+CL_INLINE w32 w32_set1(uint8_t b) { return _mm256_set1_epi8((char)b); }
+CL_INLINE w32 w32_and(w32 a, w32 b) { return _mm256_and_si256(a, b); }
+CL_INLINE w32 w32_or(w32 a, w32 b) { return _mm256_or_si256(a, b); }
+#define w32_shr_and(a, n, m) _mm256_and_si256(_mm256_srli_epi16(a, n), m) /* bits that cross bytes must be masked by m */
+#define w32_shl(a, n) _mm256_slli_epi16(a, n)                             /* likewise masked before */
+
+CL_INLINE xw xw_load(const int8_t *q) { int32_t i; memcpy(&i, q, 4); return _mm256_set1_epi32(i); }
+CL_INLINE acc16 acc16_zero(void) { return _mm256_setzero_si256(); }
+CL_INLINE acc16 acc16_mac(acc16 a, w32 u, xw x) { return _mm256_add_epi16(a, _mm256_maddubs_epi16(u, x)); }
+CL_INLINE acc16 acc16_first(w32 u, xw x) { return _mm256_maddubs_epi16(u, x); }
+/* both signed; a single product pair fits int16 because |x| <= 127 */
+CL_INLINE acc16 acc16_signed(w32 s, xw x) { return _mm256_maddubs_epi16(_mm256_abs_epi8(s), _mm256_sign_epi8(x, s)); }
+CL_INLINE i8x acc16_sum(acc16 a) { return _mm256_madd_epi16(a, _mm256_set1_epi16(1)); }
+CL_INLINE i8x acc16_scaled(acc16 a, sc16 s) { return _mm256_madd_epi16(a, s); }
+
+CL_INLINE i8x i8x_add(i8x a, i8x b) { return _mm256_add_epi32(a, b); }
+CL_INLINE i8x i8x_sub(i8x a, i8x b) { return _mm256_sub_epi32(a, b); }
+CL_INLINE i8x i8x_load_u8(const uint8_t *p) { return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p)); }
+CL_INLINE i8x i8x_load_i8(const uint8_t *p) { return _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p)); }
+CL_INLINE i8x i8x_set1(int32_t i) { return _mm256_set1_epi32(i); }
+CL_INLINE i8x i8x_and(i8x a, i8x b) { return _mm256_and_si256(a, b); }
+CL_INLINE i8x i8x_or(i8x a, i8x b) { return _mm256_or_si256(a, b); }
+#define i8x_shr(a, n) _mm256_srli_epi32(a, n)
+#define i8x_shl(a, n) _mm256_slli_epi32(a, n)
+CL_INLINE v8 i8x_float(i8x a) { return _mm256_cvtepi32_ps(a); }
+/* factors for both halves of a 16-bit pair */
+CL_INLINE sc16 sc16_pair(i8x a, i8x b) { return _mm256_blend_epi16(a, _mm256_slli_epi32(b, 16), 0xAA); }
+/* s[0] * a + s[1] * b for each row */
+CL_INLINE i8x sc16_dot(const int16_t *s, sc16 ab) { int32_t i; memcpy(&i, s, 4); return _mm256_madd_epi16(_mm256_set1_epi32(i), ab); }
+CL_INLINE void int8_prefetch(const uint8_t *p) { _mm_prefetch((const char *)p, _MM_HINT_T0); }
+#endif

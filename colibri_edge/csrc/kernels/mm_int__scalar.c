@@ -1,0 +1,36 @@
+/* The specification of the int8 matrix products. Owns: the order of operations. Refuses: to be optimised. */
+#include "sub32.h"
+#include "table.h"
+
+static void mm_int(int32_t fmt, const cl_mm_args *a) {
+    const cl_format *f = cl_get_format(fmt);
+    int32_t subs = f->block_k / 32;
+    for (int32_t g = 0; g < a->ngroups; g++)
+        for (int32_t t = 0; t < a->nt; t++) {
+            const cl_act8 *x = (const cl_act8 *)(const void *)(a->x + (size_t)(a->rows ? a->rows[t] : t) * a->x_stride);
+            for (int32_t r = 0; r < 8; r++) {
+                float acc = 0.0f;
+                for (int32_t b = 0; b < a->nblk * subs; b++) {
+                    const uint8_t *blk = a->w + (size_t)g * a->group_stride + (size_t)(b / subs) * (size_t)f->block_bytes;
+                    cl_sub32 u;
+                    cl_unpack_sub32(fmt, blk, b % subs, r, &u);
+                    int32_t i[2] = {0, 0};
+                    for (int32_t k = 0; k < 32; k++) i[k / 16] += u.q[k] * x[b].q[k];
+                    acc = cl_fma(u.d * x[b].d, (float)(u.sc[0] * i[0] + u.sc[1] * i[1]), acc);
+                    if (u.has_min) acc = cl_fma(u.m * x[b].d, (float)(u.mn[0] * x[b].s[0] + u.mn[1] * x[b].s[1]), acc);
+                }
+                a->y[(size_t)t * a->ldy + (size_t)(8 * g + r)] = acc;
+            }
+        }
+}
+
+#define X(name, id, k, bytes, q8) \
+    static void mm_##name(const cl_mm_args *a) { if (q8) mm_int(id, a); }
+CL_FORMATS(X)
+#undef X
+
+void cl_fill_mm_int__scalar(cl_kernels *t) {
+#define X(name, id, k, bytes, q8) if (q8) t->mm[id] = mm_##name;
+    CL_FORMATS(X)
+#undef X
+}

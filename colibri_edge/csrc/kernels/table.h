@@ -1,0 +1,25 @@
+/* Who fills which part of a kernel table. Private to csrc. */
+#ifndef COLIBRI_TABLE_H
+#define COLIBRI_TABLE_H
+
+#include "colibri/kernels.h"
+
+void cl_fill_mm_int__scalar(cl_kernels *t);
+void cl_fill_float__scalar(cl_kernels *t);
+void cl_fill_mm_int__avx2(cl_kernels *t);
+void cl_fill_float__avx2(cl_kernels *t);
+void cl_fill_mm_int__neon(cl_kernels *t);
+void cl_fill_float__neon(cl_kernels *t);
+
+
+/* Bytes of an R8 block; folds for a constant format. */
+CL_INLINE int32_t cl_block_bytes_of(int32_t f) {
+    switch (f) {
+#define X(name, id, k, bytes, q8) case id: return bytes;
+        CL_FORMATS(X)
+#undef X
+    default: return 0;
+    }
+}
+
+#endif

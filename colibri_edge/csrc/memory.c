@@ -1,0 +1,62 @@
+/* Aligned memory and CRC-32C. Refuses: growing. */
+#include "colibri/base.h"
+#include "cpu.h"
+#include <stdlib.h>
+#if defined(_WIN32)
+#  include <malloc.h>
+#endif
+
+void *cl_aligned_alloc(size_t align, size_t bytes) {
+    void *p = NULL;
+    size_t n = CL_ROUND_UP(CL_MAX(bytes, (size_t)1), align);
+    if (n < bytes) return NULL;
+#if defined(_WIN32)
+    p = _aligned_malloc(n, align);
+#else
+    if (posix_memalign(&p, CL_MAX(align, sizeof(void *)), n)) return NULL;
+#endif
+    if (p) memset(p, 0, n);
+    return p;
+}
+
+void cl_aligned_free(void *p) {
+#if defined(_WIN32)
+    _aligned_free(p);
+#else
+    free(p);
+#endif
+}
+
+static uint32_t crc_table[8][256];
+static volatile int crc_ready;
+
+static void crc_init(void) {
+    for (uint32_t i = 0; i < 256; i++) {
+        uint32_t c = i;
+        for (int32_t k = 0; k < 8; k++) c = (c & 1) ? (c >> 1) ^ 0x82F63B78u : c >> 1;
+        crc_table[0][i] = c;
+    }
+    for (uint32_t i = 0; i < 256; i++)
+        for (int32_t t = 1; t < 8; t++) crc_table[t][i] = (crc_table[t - 1][i] >> 8) ^ crc_table[0][crc_table[t - 1][i] & 255];
+    crc_ready = 1;
+}
+
+uint32_t cl_crc32c_wide(uint32_t crc, const uint8_t *p, size_t n); /* crc32c__*.c: with the CPU's instruction */
+
+uint32_t cl_crc32c(uint32_t crc, const void *data, size_t n) {
+    const uint8_t *p = (const uint8_t *)data;
+#if CL_HAVE_CRC32C
+    if (cl_cpu_features() & (CL_CPU_SSE42 | CL_CPU_CRC)) return cl_crc32c_wide(crc, p, n);
+#endif
+    if (!crc_ready) crc_init(); /* writes the same values from any thread */
+    crc = ~crc;
+    for (; n >= 8; n -= 8, p += 8) {
+        uint64_t v;
+        memcpy(&v, p, 8);
+        v ^= crc;
+        crc = crc_table[7][v & 255] ^ crc_table[6][(v >> 8) & 255] ^ crc_table[5][(v >> 16) & 255] ^ crc_table[4][(v >> 24) & 255] ^
+              crc_table[3][(v >> 32) & 255] ^ crc_table[2][(v >> 40) & 255] ^ crc_table[1][(v >> 48) & 255] ^ crc_table[0][v >> 56];
+    }
+    while (n--) crc = (crc >> 8) ^ crc_table[0][(crc ^ *p++) & 255];
+    return ~crc;
+}

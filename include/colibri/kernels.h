@@ -1,0 +1,94 @@
+/* The kernel table: one struct of functions for each instruction set, chosen once at start (kernels.c).
+   Every function of every set gives the same bits as the scalar one; docs/numerics.md states what they compute.
+   Buffers: floats padded with zeros to a multiple of 32 (256 where a K-quant reads them), any alignment. */
+#ifndef COLIBRI_KERNELS_H
+#define COLIBRI_KERNELS_H
+
+#include "colibri/base.h"
+#include "colibri/formats.h"
+
+/* 32 activations: x[k] = d * q[k]; s[0], s[1] are the sums of q over the first and last 16. */
+typedef struct {
+    float d;
+    int16_t s[2];
+    int8_t q[32];
+} cl_act8;
+
+/* y[t*ldy + 8*g + r] = sum over k of W[8*g + r][k] * x_t[k], for t < nt and g < ngroups.
+   Activations are float (float formats) or cl_act8 blocks. */
+typedef struct {
+    const uint8_t *w;     /* [ngroups][nblk] R8 blocks; row groups lie group_stride bytes apart */
+    size_t group_stride;
+    int32_t ngroups;
+    int32_t nblk;         /* R8 blocks of a row group */
+    const uint8_t *x;     /* activation rows, x_stride bytes apart */
+    size_t x_stride;
+    const int32_t *rows;  /* [nt]: which activation row token t uses; NULL = t */
+    int32_t nt;
+    float *y;             /* [nt][ldy] */
+    size_t ldy;
+} cl_mm_args;
+
+enum { CL_ACT_SILU = 0, CL_ACT_GELU_TANH = 1, CL_ACT_RELU = 2 };
+enum { CL_KV_F32 = 0, CL_KV_F16 = 1 };
+enum { CL_KV_BLOCK = 64 }; /* positions that share one softmax maximum; blocks are aligned to absolute positions */
+
+/* One (token, kv head): heads h < nrep share the keys. Positions lo..hi-1 are seen. */
+typedef struct {
+    const float *q;       /* [nrep][head_dim] */
+    const uint8_t *k;     /* [positions/8][head_dim][8] of the kv type */
+    const uint8_t *v;     /* [positions][v_stride] of the kv type; v_stride = head_dim rounded up to 8 */
+    float *o;             /* [nrep][head_dim] */
+    float *scratch;       /* cl_attn_scratch(nrep, head_dim) floats */
+    int32_t nrep, head_dim, lo, hi, kv_type;
+    float scale;
+    float softcap;        /* 0: none */
+    const float *sinks;   /* [nrep] or NULL */
+} cl_attn_args;
+
+typedef struct {
+    const char *name;
+    void (*mm[CL_FMT_COUNT])(const cl_mm_args *a);
+    /* x[n] -> n/32 blocks; n a multiple of 32 */
+    void (*quantize)(const float *x, cl_act8 *q, int32_t n);
+    /* y = x / sqrt(mean(x^2) + eps) * w, over n values; y may be x; w may be NULL (all ones) */
+    void (*rmsnorm)(const float *x, const float *w, float *y, int32_t n, float eps);
+    /* gu [ngroups][16]: eight gates, eight ups -> h [ngroups][8] = act(gate) * up */
+    void (*glu)(int32_t act, const float *gu, float *h, int32_t ngroups);
+    /* h[n] = act(x[n]); n a multiple of 8 */
+    void (*act)(int32_t act, const float *x, float *h, int32_t n);
+    /* y[n] += x[n] and y[n] = fma(s, x[n], y[n]); n a multiple of 8 */
+    void (*add)(float *y, const float *x, int32_t n);
+    void (*axpy)(float *y, float s, const float *x, int32_t n);
+    /* rotates pairs (i, i + half) of one head by cos[half], sin[half] */
+    void (*rope)(float *x, const float *cos, const float *sin, int32_t half);
+    /* p[n] = softmax(x[n]); n a multiple of 8, padding holds -inf; p may be x */
+    void (*softmax)(const float *x, float *p, int32_t n);
+    void (*attention)(const cl_attn_args *a);
+} cl_kernels;
+
+CL_INLINE int32_t cl_attn_scratch(int32_t nrep, int32_t head_dim) {
+    return nrep * (CL_KV_BLOCK + 2 * CL_ROUND_UP(head_dim, 8) + 16);
+}
+
+typedef struct {
+    const char *name;
+    int32_t block_k;      /* columns of a block */
+    int32_t block_bytes;  /* bytes of an R8 block (eight rows) */
+    int32_t int8_act;     /* activations are cl_act8 */
+} cl_format;
+
+/* The table in use; never NULL after cl_init. */
+CL_API const cl_kernels *cl_get_kernels(void);
+/* The i-th table that this CPU can run (0 = scalar, rising), or NULL. */
+CL_API const cl_kernels *cl_kernels_at(int32_t i);
+/* Chooses the best set, lowered by `isa` (NULL or a name). 0; -1 when the name is unknown; -2 when this CPU lacks it. */
+CL_API int32_t cl_init(const char *isa);
+/* Format i, or NULL beyond the table. */
+CL_API const cl_format *cl_get_format(int32_t i);
+/* Bytes of a matrix [rows, cols] in R8, or 0 where the arguments are not sensible. */
+CL_API uint64_t cl_matrix_bytes(int32_t format, int64_t rows, int64_t cols);
+/* One row of a matrix as floats: out[cols padded to the block]. */
+CL_API void cl_dequant_row(int32_t format, const uint8_t *w, int64_t row, int64_t cols, float *out);
+
+#endif

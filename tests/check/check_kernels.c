@@ -1,0 +1,164 @@
+/* Every kernel of every instruction set against the scalar one, bit for bit, on random and extreme inputs.
+   usage: check_kernels [seed]        prints the failing parameters; exit 1 on any difference. */
+#include "colibri/kernels.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+static uint64_t state;
+static uint32_t rnd(void) { /* splitmix64 */
+    uint64_t z = (state += 0x9E3779B97F4A7C15ull);
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
+    return (uint32_t)((z ^ (z >> 31)) >> 16);
+}
+static float frand(void) { return ((float)(int32_t)rnd()) * (1.0f / 2147483648.0f); }
+
+static int32_t checks, failures;
+static const cl_kernels *ref, *k;
+
+static void same(const void *a, const void *b, size_t n, const char *what, int32_t p0, int32_t p1, int32_t p2) {
+    checks++;
+    if (!memcmp(a, b, n)) return;
+    if (failures++ < 20) printf("FAIL %s %s: parameters %d %d %d\n", k->name, what, (int)p0, (int)p1, (int)p2);
+}
+
+static void *mem(size_t n) {
+    void *p = cl_aligned_alloc(64, n + 64);
+    if (!p) exit(2);
+    return p;
+}
+
+enum { MODE_RANDOM, MODE_EXTREME, MODE_BYTES, MODES };
+
+/* A half whose exponent is sensible, so that sums stay finite. */
+static uint16_t half_rand(void) { return (uint16_t)((rnd() & 0x83FFu) | (((rnd() % 12) + 8) << 10)); }
+
+static void fill_blocks(int32_t f, uint8_t *w, size_t nblocks, int32_t mode) {
+    const cl_format *fm = cl_get_format(f);
+    size_t bytes = (size_t)fm->block_bytes;
+    for (size_t b = 0; b < nblocks; b++, w += bytes) {
+        for (size_t i = 0; i < bytes; i++) w[i] = mode == MODE_EXTREME ? ((rnd() & 1) ? 0xFF : (rnd() & 1) ? 0x80 : 0) : (uint8_t)rnd();
+        if (!fm->int8_act) {
+            for (int32_t i = 0; i < 256; i++) {
+                float v = frand();
+                uint16_t h = f == CL_FMT_f16 ? half_rand() : (uint16_t)(cl_f32_bits(v) >> 16);
+                if (f == CL_FMT_f32) memcpy(w + 4 * i, &v, 4);
+                else memcpy(w + 2 * i, &h, 2);
+            }
+            continue;
+        }
+        int32_t has_m = f == CL_FMT_q4_1 || f == CL_FMT_q5_1 || f == CL_FMT_q4_k || f == CL_FMT_q5_k || f == CL_FMT_q2_k;
+        for (int32_t i = 0; i < (has_m ? 16 : 8); i++) {
+            uint16_t h = half_rand();
+            memcpy(w + 2 * i, &h, 2);
+        }
+    }
+}
+
+static void fill_floats(float *x, int32_t n, int32_t mode) {
+    for (int32_t i = 0; i < n; i++) {
+        float v = frand() * 3.0f;
+        if (mode == MODE_EXTREME) v = (rnd() & 1) ? 1e4f : (rnd() & 1) ? -1e4f : (rnd() & 3) ? 0.0f : 1e-35f;
+        if (mode == MODE_BYTES && (rnd() & 7) == 0) v *= 1000.0f;
+        x[i] = v;
+    }
+}
+
+static void check_mm(int32_t f, int32_t mode) {
+    static const int32_t nts[] = {1, 2, 3, 4, 5, 7, 8, 13, 16, 33};
+    const cl_format *fm = cl_get_format(f);
+    for (int32_t nblk = 1; nblk <= (fm->block_k == 256 ? 3 : 5); nblk++)
+        for (int32_t ng = 1; ng <= 3; ng++)
+            for (size_t i = 0; i < sizeof nts / sizeof *nts; i++) {
+                int32_t nt = nts[i], n = nblk * fm->block_k, rows[64];
+                uint8_t *w = (uint8_t *)mem((size_t)(2 * ng * nblk) * (size_t)fm->block_bytes + 4096);
+                float *x = (float *)mem(sizeof(float) * (size_t)(n * 40));
+                cl_act8 *q = (cl_act8 *)mem(sizeof(cl_act8) * (size_t)(n / 32 * 40));
+                float *y0 = (float *)mem(sizeof(float) * (size_t)(nt * 32)), *y1 = (float *)mem(sizeof(float) * (size_t)(nt * 32));
+                fill_blocks(f, w, (size_t)(2 * ng * nblk), mode);
+                fill_floats(x, n * 40, mode);
+                for (int32_t t = 0; t < 40; t++) ref->quantize(x + t * n, q + t * (n / 32), n);
+                for (int32_t t = 0; t < nt; t++) rows[t] = (int32_t)(rnd() % 40);
+                cl_mm_args a = {w, (size_t)(nblk * fm->block_bytes) * 2, ng, nblk, fm->int8_act ? (uint8_t *)q : (uint8_t *)x,
+                                fm->int8_act ? sizeof(cl_act8) * (size_t)(n / 32) : sizeof(float) * (size_t)n, (rnd() & 1) ? rows : NULL, nt, y0, 32};
+                ref->mm[f](&a);
+                a.y = y1;
+                k->mm[f](&a);
+                same(y0, y1, sizeof(float) * (size_t)(nt * 32), fm->name, nblk, ng, nt);
+                cl_aligned_free(w); cl_aligned_free(x); cl_aligned_free(q); cl_aligned_free(y0); cl_aligned_free(y1);
+            }
+}
+
+static void check_elementwise(int32_t mode) {
+    for (int32_t n = 1; n <= 300; n = n < 70 ? n + 1 : n + 37) {
+        int32_t m = CL_ROUND_UP(n, 32);
+        float *x = (float *)mem(sizeof(float) * (size_t)(4 * m)), *w = (float *)mem(sizeof(float) * (size_t)m);
+        float *a = (float *)mem(sizeof(float) * (size_t)(4 * m)), *b = (float *)mem(sizeof(float) * (size_t)(4 * m));
+        cl_act8 *qa = (cl_act8 *)mem(sizeof(cl_act8) * (size_t)(m / 32)), *qb = (cl_act8 *)mem(sizeof(cl_act8) * (size_t)(m / 32));
+        fill_floats(x, 4 * m, mode);
+        fill_floats(w, m, MODE_RANDOM);
+        ref->rmsnorm(x, w, a, n, 1e-5f); k->rmsnorm(x, w, b, n, 1e-5f);
+        same(a, b, sizeof(float) * (size_t)n, "rmsnorm", n, mode, 0);
+        ref->rmsnorm(x, NULL, a, n, 1e-5f); k->rmsnorm(x, NULL, b, n, 1e-5f);
+        same(a, b, sizeof(float) * (size_t)n, "rmsnorm without weights", n, mode, 0);
+        ref->quantize(x, qa, m); k->quantize(x, qb, m);
+        same(qa, qb, sizeof(cl_act8) * (size_t)(m / 32), "quantize", m, mode, 0);
+        for (int32_t act = 0; act < 3; act++) {
+            ref->glu(act, x, a, m / 8); k->glu(act, x, b, m / 8);
+            same(a, b, sizeof(float) * (size_t)m, "glu", m, act, mode);
+            ref->act(act, x, a, m); k->act(act, x, b, m);
+            same(a, b, sizeof(float) * (size_t)m, "act", m, act, mode);
+        }
+        memcpy(a, w, sizeof(float) * (size_t)m); memcpy(b, w, sizeof(float) * (size_t)m);
+        ref->add(a, x, m); k->add(b, x, m);
+        ref->axpy(a, 0.37f, x + m, m); k->axpy(b, 0.37f, x + m, m);
+        same(a, b, sizeof(float) * (size_t)m, "add, axpy", m, mode, 0);
+        memcpy(a, x, sizeof(float) * (size_t)(2 * m)); memcpy(b, x, sizeof(float) * (size_t)(2 * m));
+        ref->rope(a, x, w, n); k->rope(b, x, w, n);
+        same(a, b, sizeof(float) * (size_t)(2 * m), "rope", n, mode, 0);
+        for (int32_t i = n; i < m; i++) x[i] = -1.0f / 0.0f;
+        ref->softmax(x, a, m); k->softmax(x, b, m);
+        same(a, b, sizeof(float) * (size_t)m, "softmax", n, mode, 0);
+        cl_aligned_free(x); cl_aligned_free(w); cl_aligned_free(a); cl_aligned_free(b); cl_aligned_free(qa); cl_aligned_free(qb);
+    }
+}
+
+static void check_attention(void) {
+    static const int32_t dims[] = {8, 18, 32, 64, 72, 128}, his[] = {1, 7, 8, 9, 63, 64, 65, 130, 200};
+    for (size_t d = 0; d < sizeof dims / sizeof *dims; d++)
+        for (size_t h = 0; h < sizeof his / sizeof *his; h++)
+            for (int32_t nrep = 1; nrep <= 9; nrep++)
+                for (int32_t kv = 0; kv < 2; kv++) {
+                    int32_t hd = dims[d], vs = CL_ROUND_UP(hd, 8), hi = his[h], lo = (rnd() & 1) ? 0 : (int32_t)(rnd() % (uint32_t)hi), np = CL_ROUND_UP(hi, 8);
+                    size_t nk = (size_t)(np * hd), nv = (size_t)(np * vs), es = kv == CL_KV_F16 ? 2 : 4;
+                    uint8_t *kk = (uint8_t *)mem(nk * es), *vv = (uint8_t *)mem(nv * es);
+                    float *q = (float *)mem(sizeof(float) * (size_t)(nrep * hd)), *o0 = (float *)mem(sizeof(float) * (size_t)(nrep * hd)),
+                          *o1 = (float *)mem(sizeof(float) * (size_t)(nrep * hd)), *s = (float *)mem(sizeof(float) * (size_t)cl_attn_scratch(nrep, hd));
+                    float sinks[16];
+                    fill_floats(q, nrep * hd, MODE_RANDOM);
+                    fill_floats(sinks, 16, MODE_RANDOM);
+                    for (size_t i = 0; i < nk; i++) { float v = frand(); uint16_t u = cl_f32_f16(v); memcpy(kk + i * es, kv ? (void *)&u : (void *)&v, es); }
+                    for (size_t i = 0; i < nv; i++) { float v = frand(); uint16_t u = cl_f32_f16(v); memcpy(vv + i * es, kv ? (void *)&u : (void *)&v, es); }
+                    cl_attn_args a = {q, kk, vv, o0, s, nrep, hd, lo, hi, kv, 0.11f, (rnd() & 3) ? 0.0f : 30.0f, (rnd() & 1) ? NULL : sinks};
+                    ref->attention(&a);
+                    a.o = o1;
+                    k->attention(&a);
+                    same(o0, o1, sizeof(float) * (size_t)(nrep * hd), "attention", hd, hi, nrep * 2 + kv);
+                    cl_aligned_free(kk); cl_aligned_free(vv); cl_aligned_free(q); cl_aligned_free(o0); cl_aligned_free(o1); cl_aligned_free(s);
+                }
+}
+
+int main(int argc, char **argv) {
+    state = argc > 1 ? (uint64_t)strtoull(argv[1], NULL, 10) : 1;
+    ref = cl_kernels_at(0);
+    for (int32_t i = 1; (k = cl_kernels_at(i)) != NULL; i++) {
+        for (int32_t mode = 0; mode < MODES; mode++) {
+            for (int32_t f = 0; f < CL_FMT_COUNT; f++) check_mm(f, mode);
+            check_elementwise(mode);
+        }
+        check_attention();
+        printf("%s: %d checks so far\n", k->name, (int)checks);
+    }
+    printf("%d passed, %d failed\n", (int)(checks - failures), (int)failures);
+    return failures != 0;
+}
