@@ -1,0 +1,214 @@
+"""Which source tensor fills which place: Hugging Face names and GGUF names.
+
+Owns: `hf(spec, tensors, ...)` and `gguf(spec, tensors, ...)`. Both walk the topology, so dense or sparse comes from the
+configuration and never from what happens to be there, and expert ids are counted, never sorted. Each returns
+{target: Rows} for vectors and matrices and {target: {part: [Rows per expert]}} for FFN stacks, and the names it used.
+Refuses: a tensor that is missing, has another shape, or that nobody uses.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from ..convert.source import ConvertError, Rows
+from .common import Spec
+
+IGNORABLE = re.compile(r".*(rotary_emb\.inv_freq|rotary_emb\.(cos|sin)_cached|attn_rot_embd\.weight|attn_rot_embd)$")
+
+
+class Binder:
+    """Hands out rows of source tensors, checks shapes, remembers what was used."""
+
+    def __init__(self, tensors: dict, where: str):
+        self.tensors, self.where, self.used = tensors, where, set()
+
+    def has(self, name: str) -> bool:
+        return name in self.tensors
+
+    def take(self, names, shape: tuple[int, ...], target: str):
+        """The source tensor of the first of these names that exists; its shape must be `shape`."""
+        names = (names,) if isinstance(names, str) else names
+        name = next((n for n in names if n in self.tensors), None)
+        if name is None:
+            raise ConvertError(f"{self.where} lacks {' or '.join(names)}, wanted for {target} {list(shape)}; the download "
+                               "is incomplete, or the configuration belongs to another model")
+        t = self.tensors[name]
+        if tuple(t.shape) != tuple(shape):
+            raise ConvertError(f"{self.where}: {name} has shape {list(t.shape)}, the configuration asks for {list(shape)}")
+        self.used.add(name)
+        return t
+
+    def rows(self, names, shape: tuple[int, ...], target: str, order=None) -> Rows:
+        r = self.take(names, shape, target).all()
+        r.order = order
+        return r
+
+    def finish(self, also: set[str]) -> None:
+        """Fatal when a source tensor was not used."""
+        left = sorted(n for n in self.tensors if n not in self.used and n not in also and not IGNORABLE.match(n))
+        if left:
+            raise ConvertError(f"{self.where}: nothing uses the tensor {left[0]} "
+                               f"{list(self.tensors[left[0]].shape)} ({len(left)} such tensors); the configuration "
+                               "does not describe this model, or it has parts that colibri-edge does not know")
+
+
+def slice_expert(t, e: int, rows: int, first: int = 0, of: int | None = None) -> Rows:
+    """Rows first .. first+rows-1 of expert e in a stack [E, of, cols]."""
+    return Rows(t, e * (of or rows) + first, rows)
+
+
+def half_split(heads: int, head_dim: int) -> np.ndarray:
+    """int64[heads * head_dim]: where half-split row (h, p, i) lies among GGUF llama's interleaved rows (h, i, p)."""
+    h, p, i = np.ogrid[:heads, :2, :head_dim // 2]
+    return (h * head_dim + 2 * i + p).reshape(-1)
+
+
+def _head(b: Binder, spec: Spec, embed: str, norm: str, output: str) -> dict:
+    t = spec.topology
+    shape = (t["vocab_size"], t["hidden_size"])
+    out = {"embed": b.rows(embed, shape, "embed"), "output_norm": b.rows(norm, shape[1:], "output_norm")}
+    if not t["tied"]:
+        out["output"] = b.rows(output, shape, "output")
+    elif b.has(output):
+        _same(b.take(output, shape, "output"), out["embed"].tensor)
+    return out
+
+
+def _same(output, embed) -> None:
+    """A tied model may carry its output matrix as well, if it is the embedding once more."""
+    step = max(1, (4 << 20) // embed.row_bytes)
+    if output.format != embed.format or any(
+            not np.array_equal(output.read(r, min(r + step, embed.rows)), embed.read(r, min(r + step, embed.rows)))
+            for r in range(0, embed.rows, step)):
+        raise ConvertError(f"the configuration ties the output matrix to the embedding, but {output.name} differs from "
+                           f"{embed.name}; set tie_word_embeddings to what the model was trained with")
+
+
+def hf(spec: Spec, tensors: dict, *, mlp=("mlp",), experts: tuple[str, str, str] = ("gate_proj", "up_proj", "down_proj")):
+    """Bindings of a Hugging Face checkpoint. mlp: names of a sparse layer's block, newest first; experts: the names of
+    gate, up and down of one expert where each has tensors of its own; fused 3-D tensors are `experts.gate_up_proj`
+    [E, 2 I, H] (gate first) and `experts.down_proj` [E, H, I]."""
+    b = Binder(tensors, "the checkpoint")
+    out = _head(b, spec, "model.embed_tokens.weight", "model.norm.weight", "lm_head.weight")
+    hidden = spec.topology["hidden_size"]
+    for n, layer in enumerate(spec.topology["layers"]):
+        s, p, a, f = f"model.layers.{n}.", f"layers.{n}.", layer["attn"], layer["ffn"]
+        q, kv = a["heads"] * a["head_dim"], a["kv_heads"] * a["head_dim"]
+        out[p + "attn_norm"] = b.rows(s + "input_layernorm.weight", (hidden,), p + "attn_norm")
+        out[p + "ffn_norm"] = b.rows(s + "post_attention_layernorm.weight", (hidden,), p + "ffn_norm")
+        for x, shape in (("q", (q, hidden)), ("k", (kv, hidden)), ("v", (kv, hidden)), ("o", (hidden, q))):
+            out[f"{p}attn.{x}"] = b.rows(f"{s}self_attn.{x}_proj.weight", shape, f"{p}attn.{x}")
+            if x in (spec.biases or ()):
+                out[f"{p}attn.{x}_bias"] = b.rows(f"{s}self_attn.{x}_proj.bias", shape[:1], f"{p}attn.{x}_bias")
+        if a["qk_norm"]:
+            full = a["qk_norm"] == "full"
+            for x, width in (("q", q), ("k", kv)):
+                shape = (width if full else a["head_dim"],)
+                out[f"{p}attn.{x}_norm"] = b.rows(f"{s}self_attn.{x}_norm.weight", shape, f"{p}attn.{x}_norm")
+        if f["kind"] == "dense":
+            out[p + "mlp"] = _hf_mlp(b, s + "mlp.", p + "mlp", f["intermediate"], hidden, spec.mlp_bias)
+            continue
+        out[p + "router"] = b.rows([f"{s}{m}.gate.weight" for m in mlp], (f["experts"], hidden), p + "router")
+        out[p + "experts"] = _hf_experts(b, [f"{s}{m}.experts." for m in mlp], p + "experts", f, hidden, experts)
+        if f["shared"]:
+            width = f["shared"]["intermediate"]
+            out[p + "shared"] = _hf_mlp(b, s + "mlp.shared_expert.", p + "shared", width, hidden, False)
+            if f["shared"]["gate"]:
+                out[p + "shared_gate"] = b.rows(s + "mlp.shared_expert_gate.weight", (1, hidden), p + "shared_gate")
+    b.finish(spec.uses)
+    return out
+
+
+def _hf_mlp(b: Binder, s: str, target: str, inter: int, hidden: int, bias: bool) -> dict[str, list[Rows]]:
+    shapes = {"gate": (inter, hidden), "up": (inter, hidden), "down": (hidden, inter)}
+    out = {x: [b.rows(f"{s}{x}_proj.weight", shape, target)] for x, shape in shapes.items()}
+    if bias:
+        out |= {f"{x}_bias": [b.rows(f"{s}{x}_proj.bias", shape[:1], target)] for x, shape in shapes.items()}
+    return out
+
+
+def _hf_experts(b: Binder, prefixes: list[str], target: str, f: dict, hidden: int, names) -> dict[str, list[Rows]]:
+    count, inter = f["experts"], f["intermediate"]
+    fused = next((p for p in prefixes if b.has(p + "gate_up_proj") or b.has(p + "down_proj")), None)
+    if fused is not None:
+        both = b.take(fused + "gate_up_proj", (count, 2 * inter, hidden), target)
+        down = b.take(fused + "down_proj", (count, hidden, inter), target)
+        return {"gate": [slice_expert(both, e, inter, 0, 2 * inter) for e in range(count)],
+                "up": [slice_expert(both, e, inter, inter, 2 * inter) for e in range(count)],
+                "down": [slice_expert(down, e, hidden) for e in range(count)]}
+    out: dict[str, list[Rows]] = {}
+    for part, name, shape in zip(("gate", "up", "down"), names,
+                                 ((inter, hidden), (inter, hidden), (hidden, inter)), strict=True):
+        out[part] = [b.rows([f"{p}{e}.{name}.weight" for p in prefixes], shape, f"{target} {part} of expert {e}")
+                     for e in range(count)]
+    return out
+
+
+def gguf(spec: Spec, tensors: dict, *, interleaved: bool = False):
+    """Bindings of a GGUF file. interleaved: query and key rows are in GGUF llama's order (pairs 2i, 2i+1) and are put back
+    into the half-split order. Biases are taken where the file has them (spec.biases None) or where demanded."""
+    b = Binder(tensors, "the GGUF file")
+    out = _head(b, spec, "token_embd.weight", "output_norm.weight", "output.weight")
+    hidden = spec.topology["hidden_size"]
+    for n, layer in enumerate(spec.topology["layers"]):
+        s, p, a, f = f"blk.{n}.", f"layers.{n}.", layer["attn"], layer["ffn"]
+        q, kv = a["heads"] * a["head_dim"], a["kv_heads"] * a["head_dim"]
+        order = {"q": half_split(a["heads"], a["head_dim"]), "k": half_split(a["kv_heads"], a["head_dim"])}
+        out[p + "attn_norm"] = b.rows(s + "attn_norm.weight", (hidden,), p + "attn_norm")
+        out[p + "ffn_norm"] = b.rows(s + "ffn_norm.weight", (hidden,), p + "ffn_norm")
+        for x, shape in (("q", (q, hidden)), ("k", (kv, hidden)), ("v", (kv, hidden)), ("o", (hidden, q))):
+            name = s + ("attn_output" if x == "o" else f"attn_{x}")
+            rows = order.get(x) if interleaved else None
+            out[f"{p}attn.{x}"] = b.rows(name + ".weight", shape, f"{p}attn.{x}", rows)
+            if x in (spec.biases or ()) or (spec.biases is None and b.has(name + ".bias")):
+                out[f"{p}attn.{x}_bias"] = b.rows(name + ".bias", shape[:1], f"{p}attn.{x}_bias", rows)
+        if a["qk_norm"]:
+            full = a["qk_norm"] == "full"
+            for x, width in (("q", q), ("k", kv)):
+                shape = (width if full else a["head_dim"],)
+                out[f"{p}attn.{x}_norm"] = b.rows(f"{s}attn_{x}_norm.weight", shape, f"{p}attn.{x}_norm")
+        if f["kind"] == "dense":
+            out[p + "mlp"] = _gguf_mlp(b, s, "", p + "mlp", f["intermediate"], hidden)
+            continue
+        out[p + "router"] = b.rows(s + "ffn_gate_inp.weight", (f["experts"], hidden), p + "router")
+        out[p + "experts"] = _gguf_experts(b, s, p + "experts", f, hidden)
+        if f["shared"]:
+            out[p + "shared"] = _gguf_mlp(b, s, "_shexp", p + "shared", f["shared"]["intermediate"], hidden)
+            if f["shared"]["gate"]:
+                name = s + "ffn_gate_inp_shexp.weight"
+                flat = b.has(name) and tensors[name].shape == (hidden,)
+                out[p + "shared_gate"] = b.rows(name, (hidden,) if flat else (1, hidden), p + "shared_gate")
+    b.finish(spec.uses | {"rope_freqs.weight"})
+    return out
+
+
+def _gguf_mlp(b: Binder, s: str, suffix: str, target: str, inter: int, hidden: int) -> dict[str, list[Rows]]:
+    shapes = {"gate": (inter, hidden), "up": (inter, hidden), "down": (hidden, inter)}
+    out = {x: [b.rows(f"{s}ffn_{x}{suffix}.weight", shape, target)] for x, shape in shapes.items()}
+    for x, shape in shapes.items():
+        if b.has(f"{s}ffn_{x}{suffix}.bias"):
+            out[f"{x}_bias"] = [b.rows(f"{s}ffn_{x}{suffix}.bias", shape[:1], target)]
+    return out
+
+
+def _gguf_experts(b: Binder, s: str, target: str, f: dict, hidden: int) -> dict[str, list[Rows]]:
+    """Stacked [E, rows, cols] (gate and up apart or fused), or the older files with one tensor per expert."""
+    count, inter = f["experts"], f["intermediate"]
+    shapes = {"gate": (inter, hidden), "up": (inter, hidden), "down": (hidden, inter)}
+    out: dict[str, list[Rows]] = {}
+    fused = s + "ffn_gate_up_exps.weight"
+    if b.has(fused):
+        both = b.take(fused, (count, 2 * inter, hidden), target)
+        out["gate"] = [slice_expert(both, e, inter, 0, 2 * inter) for e in range(count)]
+        out["up"] = [slice_expert(both, e, inter, inter, 2 * inter) for e in range(count)]
+    for x, shape in shapes.items():
+        if x in out:
+            continue
+        if b.has(f"{s}ffn_{x}.0.weight"):
+            out[x] = [b.rows(f"{s}ffn_{x}.{e}.weight", shape, f"{target} {x} of expert {e}") for e in range(count)]
+        else:
+            t = b.take(f"{s}ffn_{x}_exps.weight", (count, *shape), target)
+            out[x] = [slice_expert(t, e, shape[0]) for e in range(count)]
+    return {x: out[x] for x in shapes}

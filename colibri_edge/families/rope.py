@@ -1,0 +1,116 @@
+"""Inverse frequencies of rotary position embeddings, from a configuration.
+
+Owns: the types default, linear, llama3 and yarn, in the old spelling (rope_theta beside rope_scaling, `type`) and the new
+(rope_parameters, `rope_type`), and GGUF's rope.* keys with `rope_freqs.weight`. Computed in float64, stored as float32.
+Refuses: dynamic, longrope and unknown types, and parameters that a type does not know.
+
+With theta the base and d the rotated channels, f_i = theta ** (-2 i / d).
+linear: f / factor. llama3 (Llama 3.1 model card): wavelengths 2 pi / f beyond L / low_freq_factor are divided by factor, those
+below L / high_freq_factor kept, blended between. yarn (Peng et al. 2023, arXiv 2309.00071): f and f / factor are blended by a
+ramp over i between the channels that turn beta_fast and beta_slow times over L; cos and sin times 0.1 ln(factor) + 1.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ..convert.source import ConvertError
+from .common import GGUFConfig, HFConfig, _Config
+
+KEYS = {"default": "", "linear": "factor", "llama3": "factor low_freq_factor high_freq_factor",
+        "yarn": "factor attention_factor beta_fast beta_slow mscale mscale_all_dim truncate"}
+
+
+def plain(theta: float, dim: int) -> np.ndarray:
+    """float64[dim/2]"""
+    return theta ** (-np.arange(0, dim, 2, dtype=np.float64) / dim)
+
+
+def llama3(f: np.ndarray, factor: float, low: float, high: float, length: float) -> np.ndarray:
+    turns = length * f / (2 * math.pi)                   # turns over the original context
+    blend = np.clip((turns - low) / (high - low), 0, 1)
+    return f * (blend + (1 - blend) / factor)
+
+
+def yarn(f: np.ndarray, theta: float, factor: float, length: float, fast: float, slow: float, truncate: bool):
+    d = 2 * len(f)
+
+    def channel(turns):
+        return d * math.log(length / (turns * 2 * math.pi)) / (2 * math.log(theta))
+
+    first, last = channel(fast), channel(slow)
+    if truncate:
+        first, last = math.floor(first), math.ceil(last)
+    first, last = max(first, 0), min(last, d - 1)
+    if first == last:
+        last += 0.001
+    ramp = np.clip((np.arange(d // 2) - first) / (last - first), 0, 1)      # 0: keep, 1: interpolate
+    return f * (1 - ramp) + f / factor * ramp
+
+
+def mscale(factor: float, m: float = 1.0) -> float:
+    """The attention temperature of yarn as a factor on cos and sin."""
+    return 1.0 if factor <= 1 else 0.1 * m * math.log(factor) + 1.0
+
+
+def from_hf(cfg: HFConfig, dim: int, context: int, theta: float = 10000.0) -> tuple[np.ndarray, float]:
+    """(inverse frequencies float64[dim/2], attention factor) of a config.json; theta: the family's default base."""
+    theta = cfg.number("rope_theta", theta, low=1.0)
+    params = cfg.get(("rope_parameters", "rope_scaling"), {})
+    if not isinstance(params, dict) or any(isinstance(v, dict) for v in params.values()):
+        cfg.fail("rope_parameters", params, "one flat object; different RoPEs per layer are not served for this family")
+    p = _Config(params, "config.json rope_parameters")
+    kind = p.get(("rope_type", "type"), "default")
+    if kind not in KEYS:
+        p.fail("rope_type", kind, f"one of {', '.join(KEYS)}")
+    theta = p.number("rope_theta", theta, low=1.0)
+    p.only("partial_rotary_factor", 1.0)
+    length = cfg.number("original_max_position_embeddings", p.number("original_max_position_embeddings", float(context)))
+    unknown = sorted(k for k in params if params[k] is not None and k not in p.read and k not in KEYS[kind].split())
+    if unknown:
+        raise ConvertError(f"{p.where}: {unknown[0]} = {str(params[unknown[0]])[:40]!r} is not known for rope_type {kind}; "
+                           "it may change results")
+    f = plain(theta, dim)
+    if kind == "default":
+        return f, 1.0
+    factor = p.number("factor", None, low=1e-3) if kind == "yarn" else p.number("factor", low=1e-3)
+    if kind == "linear":
+        return f / factor, 1.0
+    if kind == "llama3":
+        return llama3(f, factor, p.number("low_freq_factor"), p.number("high_freq_factor"), length), 1.0
+    factor = factor or context / length
+    m, m_all = p.number("mscale", 0.0), p.number("mscale_all_dim", 0.0)
+    scale = mscale(factor, m) / mscale(factor, m_all) if m and m_all else mscale(factor)
+    f = yarn(f, theta, factor, length, p.number("beta_fast", 0.0) or 32.0, p.number("beta_slow", 0.0) or 1.0,
+             p.boolean("truncate", True))
+    return f, p.number("attention_factor", scale)
+
+
+def from_gguf(cfg: GGUFConfig, dim: int, context: int) -> tuple[np.ndarray, float]:
+    """(inverse frequencies float64[dim/2], attention factor) of GGUF metadata and, when there is one, rope_freqs.weight."""
+    theta = cfg.number("rope.freq_base", 10000.0, low=1.0)
+    kind = cfg.get("rope.scaling.type", "linear")
+    factor = cfg.number("rope.scaling.factor", cfg.number("rope.scale_linear", 1.0)) or 1.0
+    length = cfg.number("rope.scaling.original_context_length", float(context))
+    attn = cfg.number("rope.scaling.attn_factor", 1.0) * cfg.number("rope.scaling.yarn_attn_factor", 1.0)
+    fast, slow = cfg.number("rope.scaling.yarn_beta_fast", 32.0), cfg.number("rope.scaling.yarn_beta_slow", 1.0)
+    cfg.only("rope.scaling.yarn_log_multiplier", 0.0)
+    cfg.only("rope.scaling.yarn_ext_factor", 1.0)
+    cfg.get("rope.scaling.finetuned", None)
+    f = plain(theta, dim)
+    table = cfg.tensors.get("rope_freqs.weight")
+    if table is not None:
+        if table.shape != (dim // 2,):
+            raise ConvertError(f"rope_freqs.weight has shape {list(table.shape)}, wanted [{dim // 2}]")
+        f = f / table.all().floats()[0].astype(np.float64)
+        if not (np.isfinite(f).all() and (f > 0).all()):
+            raise ConvertError("rope_freqs.weight holds zeros, negative numbers or NaN; download the file again")
+    if kind == "none" or (kind == "linear" and factor == 1.0):
+        return f, attn
+    if kind == "linear":
+        return f / factor, attn
+    if kind == "yarn":
+        return yarn(f, theta, factor, length, fast, slow, True), attn * mscale(factor)
+    cfg.fail("rope.scaling.type", kind, "none, linear or yarn")
