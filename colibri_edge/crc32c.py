@@ -121,7 +121,7 @@ def crc32c(data, crc: int = 0) -> int:
 
 def _choose():
     try:
-        from colibri_edge._formats import crc32c as compiled  # built from csrc/formats
+        from ._native import crc32c as compiled
     except ImportError:
         return crc32c_numpy
     return compiled

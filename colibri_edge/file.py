@@ -12,6 +12,7 @@ docs/format.md is the specification.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import mmap
@@ -379,10 +380,8 @@ class ColibriFile:
     def close(self) -> None:
         """Unmap. Views handed out keep the mapping alive until they are dropped."""
         if self._map is not None:
-            try:
+            with contextlib.suppress(BufferError):
                 self._map.close()
-            except BufferError:
-                pass
             self._map = None
 
     def __enter__(self):

@@ -6,8 +6,9 @@
                                                                         |
                         writer.py  <-- bytes of records, streamed -- plan.py -- formats.py, quantise.py
 
-Owns: `convert(src, dst, quant)` and its report. Peak memory is a few chunks of some megabytes and the tokenizer's tables,
-whatever the model's size. Refuses: sources of other kinds, source and target the same file; see the modules for the rest.
+Owns: `convert(src, dst, quant)` and its report. Peak memory is a few chunks of some megabytes and the tokenizer's
+tables, whatever the model's size. Refuses: sources of other kinds, source and target the same file; see the modules
+for the rest.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ VERSION = "0.1.0"
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a conversion did. became: {source format: {stored format: tensors}}; bytes of the weights read and of the file."""
+    """What a conversion did. became: {source format: {stored format: tensors}}; seconds of wall time."""
 
     path: Path
     model_type: str
@@ -41,21 +42,21 @@ class Report:
     def __str__(self) -> str:
         kept = "; ".join(f"{s} became {', '.join(f'{d} ({n} tensors)' for d, n in to.items())}"
                          for s, to in self.became.items())
-        return (f"{self.path}: {self.model_type}, {self.weights / 1e6:.1f} M weights at {self.bits_per_weight:.2f} bits, "
-                f"{self.bytes_written / 1e6:.1f} MB in {self.seconds:.1f} s. {kept}."
+        return (f"{self.path}: {self.model_type}, {self.weights / 1e6:.1f} M weights at {self.bits_per_weight:.2f} "
+                f"bits, {self.bytes_written / 1e6:.1f} MB in {self.seconds:.1f} s. {kept}."
                 + ("" if self.tokenizer else " The source has no tokenizer."))
 
 
 def convert(src, dst, quant: str | None = None, progress=None, head_quant: str | None = None) -> Report:
     """Convert a Hugging Face folder or a .gguf file (any part of a split one) to the `.colibri` file `dst`.
 
-    quant: f32, f16, bf16, q8_0, q4_0, q4_k or q6_k for matrices stored as floats; None keeps their type. Matrices that are
-    quantised already keep their blocks. head_quant: likewise for embedding and output matrix (default: quant, but q6_k or
-    q8_0 with q4_0 and q4_k). progress(bytes done, bytes in all, what) is called as it goes.
+    quant: f32, f16, bf16, q8_0, q4_0, q4_k or q6_k for matrices stored as floats; None keeps their type. Matrices
+    that are quantised already keep their blocks. head_quant: likewise for embedding and output matrix (default:
+    quant, but q6_k or q8_0 with q4_0 and q4_k). progress(bytes done, bytes in all, what) is called as it goes.
     Raises ConvertError for anything that is wrong with the source, OSError when the disk fails.
     """
     from .. import families
-    from . import meta, plan, writer
+    from . import plan, writer
 
     start = time.monotonic()
     src, dst = Path(src), Path(dst)
@@ -68,8 +69,8 @@ def convert(src, dst, quant: str | None = None, progress=None, head_quant: str |
     elif src.suffix == ".gguf" or _magic(src) == b"GGUF":
         model = _open_gguf(src, families)
     else:
-        raise ConvertError(f"{src} begins with {_magic(src)!r}; wanted a folder with config.json and safetensors, or a GGUF "
-                           "file")
+        raise ConvertError(f"{src} begins with {_magic(src)!r}; wanted a folder with config.json and safetensors, or a "
+                           "GGUF file")
     spec, bindings, extras, tensors, name = model
     files = {t.file for t in tensors.values()}
     if dst.exists() and any(os.path.samefile(dst, f.path) for f in files):

@@ -1,8 +1,9 @@
 """Weight formats in numpy: GGUF blocks to R8 and back without loss, R8 to float32, float32 rows to R8.
 
-Owns: the byte layouts of docs/format.md as numpy record types, and four primitives on packed bits (nibbles, single bits,
-bit pairs, six-bit scales). Between a GGUF block and an R8 block stand *planes*: the N, H and T words of docs/format.md for
-one row, not yet interleaved. So a new format is two record types, a pair of functions and a row in the tables below.
+Owns: the byte layouts of docs/format.md as numpy record types, and four primitives on packed bits (nibbles, single
+bits, bit pairs, six-bit scales). Between a GGUF block and an R8 block stand *planes*: the N, H and T words of
+docs/format.md for one row, not yet interleaved. So a new format is two record types, a pair of functions and a row in
+the tables below.
 Refuses: formats without a row, row counts that are no multiple of eight, NaN and infinite weights.
 
 Shapes: R rows (a multiple of 8), G = R/8 row groups, nb blocks in a row, S sub-blocks of 32 columns in a block.

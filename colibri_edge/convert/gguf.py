@@ -5,8 +5,8 @@ every count, length and offset checked against the file before it is used.
 Refuses: other versions and big-endian files, counts that the file cannot hold, nested arrays, duplicate keys and names,
 tensors outside the file or over one another, missing parts.
 
-Layout: "GGUF", u32 version, u64 tensors, u64 keys; per key: string, u32 type, value; per tensor: string, u32 axes, u64 per
-axis (the first is the row length), u32 type, u64 offset into the data, which begins at the next multiple of
+Layout: "GGUF", u32 version, u64 tensors, u64 keys; per key: string, u32 type, value; per tensor: string, u32 axes,
+u64 per axis (the first is the row length), u32 type, u64 offset into the data, which begins at the next multiple of
 general.alignment. A string is u64 length and UTF-8; an array is u32 type, u64 count, values.
 """
 
@@ -199,8 +199,8 @@ def _place(file: SourceFile, infos, start: int, align: int) -> dict[str, SourceT
                 raise ConvertError(f"{where} has rows of {shape[-1]} weights, {fmt} wants a multiple of {k}; {AGAIN}")
             size = t.rows * t.row_bytes
             if start + offset + size > file.size:
-                raise ConvertError(f"{where} ends at byte {start + offset + size}, the file has {file.size}; it was cut: "
-                                   f"{AGAIN}")
+                raise ConvertError(f"{where} ends at byte {start + offset + size}, the file has {file.size}; it "
+                                   f"was cut: {AGAIN}")
             spans.append((offset, offset + size, name))
         out[name] = t
     spans.sort()
@@ -227,12 +227,13 @@ def read(path: Path) -> tuple[Fields, dict[str, SourceTensor]]:
     fields, tensors = read_one(parts[0])
     count = fields.get("split.count", 1 if len(parts) > 1 else len(parts))
     if "split.count" in fields and count not in (0, len(parts)):
-        raise ConvertError(f"{parts[0]} says that the model has {str(count)[:20]} parts, its name says {len(parts)}; keep "
-                           "the names of the download")
+        raise ConvertError(f"{parts[0]} says that the model has {str(count)[:20]} parts, its name says {len(parts)}; "
+                           "keep the names of the download")
     for i, p in enumerate(parts[1:], 1):
         more, extra = read_one(p)
         if more.get("split.no", i) != i:
-            raise ConvertError(f"{p} is part {str(more['split.no'])[:20]}, wanted part {i}; keep the names of the download")
+            raise ConvertError(f"{p} is part {str(more['split.no'])[:20]}, wanted part {i}; keep the names of the "
+                               "download")
         for name, t in extra.items():
             if name in tensors:
                 raise ConvertError(f"tensor {name!r} is in {tensors[name].file.path} and in {p}; remove one")

@@ -1,14 +1,15 @@
 """From bindings to a plan: which format each matrix gets, where each record lies, and how its bytes are made.
 
-Owns: the choice of formats, the directory of docs/format.md (offsets, strides, parts) and `Piece.stream()`, which yields the
-bytes of one record in chunks of a few megabytes whatever the model's size.
+Owns: the choice of formats, the directory of docs/format.md (offsets, strides, parts) and `Piece.stream()`, which
+yields the bytes of one record in chunks of a few megabytes whatever the model's size.
 Refuses: weights that a format cannot hold (NaN, infinity, beyond half precision), naming the tensor.
 
-Formats: GGUF blocks are kept. Floats keep their type unless `quant` asks for another; with q4_0 and q4_k the embedding and
-the output matrix become q6_k (q8_0 where the hidden size is no multiple of 256), because errors there reach every token.
-Router, shared gate, norms and biases are float32. Experts of one layer share a format; where the source mixes quantised
-types within one part, the part becomes bf16 if every type fits (never silently: the report says what became what).
-Order in the file: tokenizer, vectors, embedding and output, the layers' matrices and dense FFNs, then the routed experts.
+Formats: GGUF blocks are kept. Floats keep their type unless `quant` asks for another; with q4_0 and q4_k the
+embedding and the output matrix become q6_k (q8_0 where the hidden size is no multiple of 256), because errors there
+reach every token. Router, shared gate, norms and biases are float32. Experts of one layer share a format; where the
+source mixes types within one part, the part becomes f32 (never silently: the report says what became what).
+Order in the file: tokenizer, vectors, embedding and output, the layers' matrices and dense FFNs, then the routed
+experts.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ class Vector:
             x = x.tensor.all().floats().reshape(-1)
             x = x if order is None else x[order]
             if not np.isfinite(x).all():
-                raise ConvertError(f"tensor {self.values.tensor.name} holds NaN or infinite values; export the model again")
+                raise ConvertError(f"tensor {self.values.tensor.name} holds NaN or infinite values; export it again")
         yield np.ascontiguousarray(x, "<f4").view(np.uint8).reshape(-1), self.read_bytes
 
 
@@ -183,7 +184,7 @@ def head_quant(quant: str | None, hidden: int) -> str | None:
 
 def make(topology: dict, bindings: dict, ropes: list[np.ndarray], quant: str | None, head: str | None,
          tokenizer: bytes | None) -> Plan:
-    """The plan of a file. bindings: names.py. quant: format for floats, or None. head: likewise for embed and output."""
+    """The plan of a file. bindings: names.py. quant: format for floats, or None. head: that of embed and output."""
     if quant is not None and quant not in QUANTS or head is not None and head not in QUANTS:
         raise ConvertError(f"quant is {quant!r} and {head!r}, wanted one of {', '.join(QUANTS)}")
     want = wanted(topology)
@@ -193,8 +194,8 @@ def make(topology: dict, bindings: dict, ropes: list[np.ndarray], quant: str | N
         bindings[f"rope.{i}"] = inv
     missing = [n for n, w in want.items() if n not in bindings and not w.optional]
     if missing or set(bindings) - set(want):
-        raise ConvertError(f"{missing or sorted(set(bindings) - set(want))} and the topology do not agree; this is a fault "
-                           "of the family's module: please report it")
+        raise ConvertError(f"{missing or sorted(set(bindings) - set(want))} and the topology do not agree; this is a "
+                           "fault of the family's module: please report it")
     head = head or head_quant(quant, topology["hidden_size"])
     made = {n: _piece(plan, n, w, bindings[n], head if n in ("embed", "output") else quant)
             for n, w in want.items() if n in bindings}

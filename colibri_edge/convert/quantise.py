@@ -1,9 +1,9 @@
 """Float rows to codes and scales: q8_0, q4_0, q4_k, q6_k.
 
-Owns: the choice of scales. Each group of weights x is fitted with a few trial scales; every trial rounds, then solves the
-weighted least squares problem for the scale (and the minimum, for q4_k) in closed form, and the trial with the least
-error wins. Weights of the squares: mean(x^2) + x^2, so that large weights count more but small ones are not forgotten.
-Codes are chosen last, against the scales as they are stored (half precision, six or eight bits).
+Owns: the choice of scales. Each group of weights x is fitted with a few trial scales; every trial rounds, then solves
+the weighted least squares problem for the scale (and the minimum, for q4_k) in closed form, and the trial with the
+least error wins. Weights of the squares: mean(x^2) + x^2, so that large weights count more but small ones are not
+forgotten. Codes are chosen last, against the scales as they are stored (half precision, six or eight bits).
 Refuses: nothing; formats.quantise() has checked that all weights are finite.
 
 Shapes: R rows, nb blocks; results are planes as formats.py wants them, codes u1[R, nb, S, 32].

@@ -72,7 +72,8 @@ def read_file(path: Path) -> dict[str, SourceTensor]:
         dtype, shape, span = e.get("dtype"), e.get("shape"), e.get("data_offsets")
         if not isinstance(dtype, str) or dtype not in DTYPES:
             raise ConvertError(f"{where} has dtype {str(dtype)[:40]!r}, wanted one of {', '.join(DTYPES)}")
-        if not isinstance(shape, list) or len(shape) > 8 or any(type(s) is not int or not 0 <= s < 1 << 48 for s in shape):
+        if (not isinstance(shape, list) or len(shape) > 8
+                or any(type(s) is not int or not 0 <= s < 1 << 48 for s in shape)):
             raise ConvertError(f"{where} has shape {str(shape)[:80]}, wanted a list of sizes; {AGAIN}")
         fmt, size = DTYPES[dtype]
         for s in shape:

@@ -1,9 +1,9 @@
 """Tensors of a source model as rows of bytes, read piece by piece.
 
-Owns: `SourceTensor` (where a tensor lies in which file, and `read(first, last)` of its rows), `Rows` (a slice of a tensor's
-rows, perhaps in another order: one expert of a stack, the gate half of a fused matrix, query rows in RoPE order) and
-`ConvertError`. Reads go through plain file reads into fresh buffers of the size asked for, not through a mapping, so that
-resident memory stays small whatever the model's size.
+Owns: `SourceTensor` (where a tensor lies in which file, and `read(first, last)` of its rows), `Rows` (a slice of a
+tensor's rows, perhaps in another order: one expert of a stack, the gate half of a fused matrix, query rows in RoPE
+order) and `ConvertError`. Reads go through plain file reads into fresh buffers of the size asked for, not through a
+mapping, so that resident memory stays small whatever the model's size.
 Refuses: reads outside a tensor, files that ended meanwhile, and formats nobody here knows.
 """
 
@@ -35,7 +35,7 @@ class SourceFile:
     def read(self, offset: int, length: int) -> np.ndarray:
         """uint8[length]"""
         if self._f is None:
-            self._f = open(self.path, "rb", buffering=0)
+            self._f = open(self.path, "rb", buffering=0)  # noqa: SIM115 (kept open, see close)
         out = np.empty(length, np.uint8)
         view, done = memoryview(out), 0
         self._f.seek(offset)

@@ -1,9 +1,9 @@
 """Writer of `.colibri` version 2.
 
-Owns: `write(dst, plan, meta, progress)`. The plan knows every length, so the metadata's room is reserved first (with every
-checksum at its widest), records are streamed to their places, and metadata and header are written last: until then the file
-has no magic. It goes to a temporary name beside the target, is flushed to the disk, and takes the target's name in one step;
-the folder is flushed as well.
+Owns: `write(dst, plan, meta, progress)`. The plan knows every length, so the metadata's room is reserved first (with
+every checksum at its widest), records are streamed to their places, and metadata and header are written last: until
+then the file has no magic. It goes to a temporary name beside the target, is flushed to the disk, and takes the
+target's name in one step; the folder is flushed as well.
 Refuses: a target that is not a plain file, folders without room. On any failure, Ctrl-C included, the temporary file is
 removed and an old target stays as it was.
 """
@@ -62,12 +62,12 @@ def write(dst: Path, plan: Plan, meta: dict, progress: Progress | None = None) -
             meta["tokenizer"] = p.entry
     room = _room(meta, plan)
     if room > MAX_META:
-        raise ConvertError(f"the metadata takes {room} bytes, at most {MAX_META} are allowed; is the chat template damaged?")
+        raise ConvertError(f"the metadata takes {room} bytes, wanted at most {MAX_META}; is the chat template damaged?")
     length = plan.place(HEADER.size + room)
     free = shutil.disk_usage(folder).free
     if free < length + (1 << 20):
-        raise ConvertError(f"{folder} has {free >> 20} MiB free, the file needs {(length >> 20) + 1} MiB; free some room or "
-                           "choose another disk")
+        raise ConvertError(f"{folder} has {free >> 20} MiB free, the file needs {(length >> 20) + 1} MiB; free some "
+                           "room or choose another disk")
     temp = folder / f"{dst.name}.tmp-{os.getpid()}"
     try:
         with open(temp, "wb", buffering=0) as f:
@@ -116,8 +116,8 @@ def _record(f, piece: Piece, i: int, done: int, total: int, progress) -> int:
             if progress:
                 progress(done, total, piece.name)
         if pos != offset + maker.nbytes:
-            raise ConvertError(f"{piece.name} record {i} came to {pos - offset} bytes, planned were {maker.nbytes}; please "
-                               "report it")
+            raise ConvertError(f"{piece.name} record {i} came to {pos - offset} bytes, planned were {maker.nbytes}; "
+                               "please report it")
     if pos < piece.stride:
         crc = crc32c(bytes(piece.stride - pos), crc)
     if isinstance(piece.entry["crc32c"], list):

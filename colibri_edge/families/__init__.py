@@ -4,7 +4,8 @@
     Spec + source tensor names    --families/names.py-------->   bindings: target tensor -> rows of source tensors
 
 A family is one small module with MODEL_TYPE, GGUF_ARCH, from_hf(cfg), from_gguf(cfg) and the keyword arguments of its
-names (HF, GGUF). To add one: write the module, add its name to FAMILIES, add a tiny configuration to tests/tinymodels.py.
+names (HF, GGUF). To add one: write the module, add its name to FAMILIES, add a tiny configuration to
+tests/tinymodels.py.
 Owns: the registry. Refuses: model types and architectures that no module serves.
 """
 
@@ -36,7 +37,7 @@ def for_gguf(fields) -> object:
     experts = fields.get(f"{arch}.expert_count", 0) or 0
     for name in FAMILIES:
         module = family(name)
-        if module.GGUF_ARCH == arch and bool(experts) == module.SPARSE:
+        if arch == module.GGUF_ARCH and bool(experts) == module.SPARSE:
             return module
     known = sorted({family(n).GGUF_ARCH for n in FAMILIES})
     raise ConvertError(f"general.architecture is {str(arch)[:60]!r} with {str(experts)[:20]} experts, wanted one of "

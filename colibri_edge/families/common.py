@@ -1,7 +1,7 @@
 """What the families share: reading configurations without guessing, and building a topology.
 
-Owns: `HFConfig` and `GGUFConfig` (typed access that remembers which keys were read), `finish()` (any key nobody read and
-nobody knows to be harmless is an error that names it), `Spec`, `attention()` and `topology()`.
+Owns: `HFConfig` and `GGUFConfig` (typed access that remembers which keys were read), `finish()` (any key nobody read
+and nobody knows to be harmless is an error that names it), `Spec`, `attention()` and `topology()`.
 Refuses: missing and mistyped values, unknown activations, quantised checkpoints, remote code, unknown settings.
 """
 
@@ -20,7 +20,7 @@ ACTIVATIONS = {"silu": "silu", "swish": "silu", "gelu_pytorch_tanh": "gelu_tanh"
                "relu": "relu"}
 
 # Keys of config.json that cannot change logits: identity, training, caching, text generation, output selection.
-HARMLESS = frozenset("""
+HARMLESS = set("""
     architectures model_type torch_dtype dtype transformers_version _name_or_path name_or_path use_cache
     initializer_range attention_dropout hidden_dropout resid_pdrop embd_pdrop output_router_logits router_aux_loss_coef
     router_jitter_noise pretraining_tp bos_token_id eos_token_id pad_token_id sep_token_id unk_token_id cls_token_id
@@ -32,7 +32,7 @@ HARMLESS = frozenset("""
     typical_p repetition_penalty length_penalty no_repeat_ngram_size encoder_no_repeat_ngram_size bad_words_ids
     num_return_sequences forced_bos_token_id forced_eos_token_id remove_invalid_values suppress_tokens
     begin_suppress_tokens exponential_decay_length_penalty tf_legacy_loss license
-""".split())
+""".split())  # noqa: SIM905 (a list of 70 quoted words reads worse)
 
 # Generic keys that are harmless with this value only.
 ONLY = {"is_encoder_decoder": False, "is_decoder": False, "add_cross_attention": False, "tie_encoder_decoder": False,
@@ -45,14 +45,23 @@ HINTS = {"quantization_config": "the checkpoint is quantised; convert the origin
 
 @dataclass
 class Spec:
-    """What a configuration means. topology: docs/format.md. ropes: float32[dim/2] each. biases: of q, k, v, o, those the
-    configuration demands; None: those that the file has. mlp_bias: likewise for the FFN's three matrices."""
+    """What a configuration means. topology: docs/format.md. ropes: float32[dim/2] each. biases: of q, k, v, o, those
+    the configuration demands; None: those that the file has. mlp_bias: likewise for the FFN's three matrices."""
 
     topology: dict
     ropes: list[np.ndarray]
     biases: tuple[str, ...] | None = ()
     mlp_bias: bool = False
     uses: set[str] = field(default_factory=set)
+
+
+def refuse_unknown(where: str, data, known: set[str]) -> None:
+    """Raise for the first key that is not known and not null."""
+    left = sorted(str(k) for k in data if k not in known and data[k] is not None)
+    if left:
+        more = f" (nor are {', '.join(left[1:6])})" if left[1:] else ""
+        raise ConvertError(f"{where}: the setting {left[0]} = {str(data[left[0]])[:60]!r} is not known{more}; it may "
+                           "change results, and colibri-edge does not guess: set it to null if it does not matter")
 
 
 class _Config:
@@ -124,12 +133,7 @@ class HFConfig(_Config):
         """Refuse every key that was not read, is not null and is not known to be harmless."""
         for key, value in ONLY.items():
             self.only(key, value, HINTS.get(key, ""))
-        left = set(self.data) - self.read - HARMLESS - set(harmless.split())
-        left = sorted(k for k in left if self.data[k] is not None)
-        if left:
-            raise ConvertError(f"{self.where}: the setting {left[0]} = {str(self.data[left[0]])[:60]!r} is not known"
-                               f"{' (nor are ' + ', '.join(left[1:6]) + ')' if left[1:] else ''}; it may change results, "
-                               "and colibri-edge does not guess: set it to null if it does not matter")
+        refuse_unknown(self.where, self.data, self.read | HARMLESS | set(harmless.split()))
 
 
 class GGUFConfig(_Config):
@@ -154,12 +158,7 @@ class GGUFConfig(_Config):
                            "expert_group_used_count": 1, "leading_dense_block_count": 0,
                            "interleave_moe_layer_step": 1, "moe_every_n_layers": 1}.items():
             self.only(key, value)
-        self.read |= {"tensor_data_layout", "vocab_size"} | set(harmless.split())
-        left = sorted(set(self.data) - self.read)
-        if left:
-            raise ConvertError(f"{self.where}: the setting {left[0]} = {str(self.data[left[0]])[:60]!r} is not known"
-                               f"{' (nor are ' + ', '.join(left[1:6]) + ')' if left[1:] else ''}; it may change results, "
-                               "and colibri-edge does not guess")
+        refuse_unknown(self.where, self.data, self.read | {"tensor_data_layout", "vocab_size"} | set(harmless.split()))
 
 
 def heads(cfg: HFConfig, kv_default=REQUIRED, head_dim_default=None) -> tuple[int, int, int]:
@@ -212,7 +211,7 @@ def dense(intermediate: int, activation: str) -> dict:
 
 def topology(model_type: str, hidden: int, vocab: int, context: int, eps: float, tied: bool, rope, head_dim: int,
              layers: list[tuple[dict, dict]]) -> tuple[dict, list[np.ndarray]]:
-    """(topology, RoPE tables) of a model with one RoPE for all layers; rope = (inverse frequencies, attention factor)."""
+    """(topology, RoPE tables) of a model with one RoPE. rope: (inverse frequencies, attention factor)."""
     inv, factor = rope
     return {"model_type": model_type, "hidden_size": hidden, "vocab_size": vocab, "context_length": context,
             "norm_eps": eps, "tied": tied, "embed_scale": 1.0, "logit_softcap": 0.0,

@@ -32,11 +32,12 @@ class Binder:
         names = (names,) if isinstance(names, str) else names
         name = next((n for n in names if n in self.tensors), None)
         if name is None:
-            raise ConvertError(f"{self.where} lacks {' or '.join(names)}, wanted for {target} {list(shape)}; the download "
-                               "is incomplete, or the configuration belongs to another model")
+            raise ConvertError(f"{self.where} lacks {' or '.join(names)}, wanted for {target} {list(shape)}; the "
+                               "download is incomplete, or the configuration belongs to another model")
         t = self.tensors[name]
         if tuple(t.shape) != tuple(shape):
-            raise ConvertError(f"{self.where}: {name} has shape {list(t.shape)}, the configuration asks for {list(shape)}")
+            raise ConvertError(f"{self.where}: {name} has shape {list(t.shape)}, the configuration asks for "
+                               f"{list(shape)}; it belongs to another model")
         self.used.add(name)
         return t
 
@@ -86,7 +87,7 @@ def _same(output, embed) -> None:
                            f"{embed.name}; set tie_word_embeddings to what the model was trained with")
 
 
-def hf(spec: Spec, tensors: dict, *, mlp=("mlp",), experts: tuple[str, str, str] = ("gate_proj", "up_proj", "down_proj")):
+def hf(spec: Spec, tensors: dict, *, mlp=("mlp",), experts=("gate_proj", "up_proj", "down_proj")) -> dict:
     """Bindings of a Hugging Face checkpoint. mlp: names of a sparse layer's block, newest first; experts: the names of
     gate, up and down of one expert where each has tensors of its own; fused 3-D tensors are `experts.gate_up_proj`
     [E, 2 I, H] (gate first) and `experts.down_proj` [E, H, I]."""
@@ -147,8 +148,8 @@ def _hf_experts(b: Binder, prefixes: list[str], target: str, f: dict, hidden: in
 
 
 def gguf(spec: Spec, tensors: dict, *, interleaved: bool = False):
-    """Bindings of a GGUF file. interleaved: query and key rows are in GGUF llama's order (pairs 2i, 2i+1) and are put back
-    into the half-split order. Biases are taken where the file has them (spec.biases None) or where demanded."""
+    """Bindings of a GGUF file. interleaved: query and key rows are in GGUF llama's order (pairs 2i, 2i+1) and are put
+    back into the half-split order. Biases are taken where the file has them (spec.biases None) or where demanded."""
     b = Binder(tensors, "the GGUF file")
     out = _head(b, spec, "token_embd.weight", "output_norm.weight", "output.weight")
     hidden = spec.topology["hidden_size"]

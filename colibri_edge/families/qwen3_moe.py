@@ -42,7 +42,8 @@ def from_hf(cfg: HFConfig) -> Spec:
     attn = attention(n, kv, hd, "head", window)
     topo, ropes = topology(MODEL_TYPE, cfg.integer("hidden_size"), cfg.integer("vocab_size"), context,
                            cfg.number("rms_norm_eps", 1e-6), cfg.boolean("tie_word_embeddings", False),
-                           rope.from_hf(cfg, hd, context), hd, [(attn, sparse if k else dense(inter, act)) for k in kinds])
+                           rope.from_hf(cfg, hd, context), hd, [(attn, sparse if k else dense(inter, act)) for k in
+                           kinds])
     spec = Spec(topo, ropes, tuple("qkvo") if cfg.boolean("attention_bias", False) else ())
     cfg.finish("" if window else "sliding_window max_window_layers")
     return spec

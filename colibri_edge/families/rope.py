@@ -1,13 +1,15 @@
 """Inverse frequencies of rotary position embeddings, from a configuration.
 
-Owns: the types default, linear, llama3 and yarn, in the old spelling (rope_theta beside rope_scaling, `type`) and the new
-(rope_parameters, `rope_type`), and GGUF's rope.* keys with `rope_freqs.weight`. Computed in float64, stored as float32.
+Owns: the types default, linear, llama3 and yarn, in the old spelling (rope_theta beside rope_scaling, `type`) and the
+new (rope_parameters, `rope_type`), and GGUF's rope.* keys with `rope_freqs.weight`. Computed in float64, stored as
+float32.
 Refuses: dynamic, longrope and unknown types, and parameters that a type does not know.
 
 With theta the base and d the rotated channels, f_i = theta ** (-2 i / d).
-linear: f / factor. llama3 (Llama 3.1 model card): wavelengths 2 pi / f beyond L / low_freq_factor are divided by factor, those
-below L / high_freq_factor kept, blended between. yarn (Peng et al. 2023, arXiv 2309.00071): f and f / factor are blended by a
-ramp over i between the channels that turn beta_fast and beta_slow times over L; cos and sin times 0.1 ln(factor) + 1.
+linear: f / factor. llama3 (Llama 3.1 model card): wavelengths 2 pi / f beyond L / low_freq_factor are divided by
+factor, those below L / high_freq_factor kept, blended between. yarn (Peng et al. 2023, arXiv 2309.00071): f and f /
+factor are blended by a ramp over i between the channels that turn beta_fast and beta_slow times over L; cos and sin
+times 0.1 ln(factor) + 1.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import math
 import numpy as np
 
 from ..convert.source import ConvertError
-from .common import GGUFConfig, HFConfig, _Config
+from .common import GGUFConfig, HFConfig, _Config, refuse_unknown
 
 KEYS = {"default": "", "linear": "factor", "llama3": "factor low_freq_factor high_freq_factor",
         "yarn": "factor attention_factor beta_fast beta_slow mscale mscale_all_dim truncate"}
@@ -67,11 +69,9 @@ def from_hf(cfg: HFConfig, dim: int, context: int, theta: float = 10000.0) -> tu
         p.fail("rope_type", kind, f"one of {', '.join(KEYS)}")
     theta = p.number("rope_theta", theta, low=1.0)
     p.only("partial_rotary_factor", 1.0)
-    length = cfg.number("original_max_position_embeddings", p.number("original_max_position_embeddings", float(context)))
-    unknown = sorted(k for k in params if params[k] is not None and k not in p.read and k not in KEYS[kind].split())
-    if unknown:
-        raise ConvertError(f"{p.where}: {unknown[0]} = {str(params[unknown[0]])[:40]!r} is not known for rope_type {kind}; "
-                           "it may change results")
+    length = p.number("original_max_position_embeddings", float(context))
+    length = cfg.number("original_max_position_embeddings", length)
+    refuse_unknown(p.where, params, p.read | set(KEYS[kind].split()))
     f = plain(theta, dim)
     if kind == "default":
         return f, 1.0
@@ -89,7 +89,7 @@ def from_hf(cfg: HFConfig, dim: int, context: int, theta: float = 10000.0) -> tu
 
 
 def from_gguf(cfg: GGUFConfig, dim: int, context: int) -> tuple[np.ndarray, float]:
-    """(inverse frequencies float64[dim/2], attention factor) of GGUF metadata and, when there is one, rope_freqs.weight."""
+    """(inverse frequencies float64[dim/2], attention factor) of GGUF metadata and rope_freqs.weight, if it is there."""
     theta = cfg.number("rope.freq_base", 10000.0, low=1.0)
     kind = cfg.get("rope.scaling.type", "linear")
     factor = cfg.number("rope.scaling.factor", cfg.number("rope.scale_linear", 1.0)) or 1.0
