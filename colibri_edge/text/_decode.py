@@ -1,0 +1,101 @@
+"""Ids back to text, one at a time.
+
+Owns: the two decoders (bytes, and SentencePiece pieces with byte fallback) as streams; decoding a whole list is the same
+stream, so joined pieces always equal the whole. Refuses: negative ids (ValueError).
+"""
+
+from __future__ import annotations
+
+import codecs
+from typing import Protocol
+
+_CONTROL, _BYTE = 2, 8
+
+
+class Stream(Protocol):
+    """push(id) gives the text that is settled by now; flush() gives the rest, broken bytes as U+FFFD."""
+
+    def push(self, id: int) -> str: ...
+
+    def flush(self) -> str: ...
+
+
+class BytesStream:
+    """Byte-level tokens: an incomplete UTF-8 tail is held back."""
+
+    def __init__(self, tables, skip_special: bool):
+        self._t, self._skip = tables, skip_special
+        self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def push(self, id: int) -> str:
+        return self._utf8.decode(self._t.join((id,), self._skip))
+
+    def flush(self) -> str:
+        rest = self._utf8.decode(b"", True)
+        self._utf8.reset()
+        return rest
+
+
+class PiecesStream:
+    """SentencePiece tokens: a run of byte tokens is held back until it ends, because it is valid or broken as a whole."""
+
+    def __init__(self, tables, rule: dict, skip_special: bool, lossless: bool = False):
+        self._t, self._rule, self._skip, self._lossless = tables, rule, skip_special, lossless
+        self._run = bytearray()
+        self._first = True  # no piece yet
+        self._strip = rule["strip"][1] if rule["strip"] else 0
+
+    def push(self, id: int) -> str:
+        if id < 0:
+            raise ValueError(f"token id {id}: wanted 0 or more")
+        if id >= self._t.vocab or (raw := self._t.token(id)) is None:
+            return ""
+        flags = self._t.token_flags(id)
+        if self._skip and flags & _CONTROL:
+            return ""
+        if flags & _BYTE:
+            self._run.append(int(raw[3:5], 16))
+            self._first = False
+            return ""
+        text = raw.decode("utf-8", "replace")
+        if self._first and self._rule["drop_first"]:
+            text = text.replace(self._rule["drop_first"], "")
+        self._first = False
+        for a, b in self._rule["replace"]:
+            text = text.replace(a, b)
+        return self._stripped(self._settle() + text)
+
+    def flush(self) -> str:
+        return self._stripped(self._settle())
+
+    @property
+    def pending(self) -> str:
+        """Text of a held run as it would come out now."""
+        run = bytes(self._run)
+        return _run_text(run, self._lossless)
+
+    def _settle(self) -> str:
+        if not self._run:
+            return ""
+        run = bytes(self._run)
+        self._run.clear()
+        return _run_text(run, self._lossless)
+
+    def _stripped(self, text: str) -> str:
+        if not text or not self._strip:
+            return text
+        mark = self._rule["strip"][0]
+        while self._strip and text.startswith(mark):
+            text = text[len(mark):]
+            self._strip -= 1
+            if not text:
+                return text
+        self._strip = 0
+        return text
+
+
+def _run_text(run: bytes, lossless: bool) -> str:
+    try:
+        return run.decode("utf-8")
+    except UnicodeDecodeError:
+        return run.decode("utf-8", "surrogateescape") if lossless else "\ufffd" * len(run)

@@ -1,0 +1,60 @@
+"""Tokenizers the tables cannot express, run by the ``tokenizers`` library.
+
+Owns: the lazy import and the mapping of our calls onto that library. Refuses: to run without it (ImportError that says so).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class OddTokenizer:
+    """Encodes and decodes with an embedded tokenizer.json."""
+
+    def __init__(self, raw: bytes):
+        try:
+            import tokenizers
+        except ImportError as e:
+            raise ImportError("this model's tokenizer needs the 'tokenizers' package: pip install tokenizers") from e
+        try:
+            self._tok = tokenizers.Tokenizer.from_buffer(raw)
+        except Exception as e:  # the library raises plain Exception
+            raise ValueError(f"tokenizer tables are damaged: embedded tokenizer.json: {e}") from None
+        self._tok.no_truncation()
+        self._tok.no_padding()
+
+    def encode(self, text: str, add_special: bool, parse_special: bool) -> list[int]:
+        self._tok.encode_special_tokens = not parse_special
+        text = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+        return self._tok.encode(text, add_special_tokens=add_special).ids
+
+    def decode(self, ids: Sequence[int], skip_special: bool) -> str:
+        return self._tok.decode(list(ids), skip_special_tokens=skip_special)
+
+    def token_id(self, text: str) -> int | None:
+        return self._tok.token_to_id(text)
+
+    def stream(self, skip_special: bool) -> OddStream:
+        return OddStream(self, skip_special)
+
+
+class OddStream:
+    """Decodes all ids again at each push and gives what is new and settled."""
+
+    def __init__(self, tok: OddTokenizer, skip_special: bool):
+        self._tok, self._skip = tok, skip_special
+        self._ids: list[int] = []
+        self._done = ""
+
+    def push(self, id: int) -> str:
+        self._ids.append(id)
+        text = self._tok.decode(self._ids, self._skip)
+        if text.endswith("\ufffd") or not text.startswith(self._done):
+            return ""
+        new, self._done = text[len(self._done):], text
+        return new
+
+    def flush(self) -> str:
+        text = self._tok.decode(self._ids, self._skip)
+        new, self._done = text[len(self._done):], text
+        return new

@@ -1,0 +1,161 @@
+"""Normalisation and pre-tokenizer steps.
+
+Owns: the meaning of the ``normalizer`` and ``pretok`` lists of a table blob's config. Each pre-tokenizer step maps a list of
+strings to a list of strings. Refuses: a step it does not know (ValueError).
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable
+
+from ._patterns import finder
+
+
+def normalizer(ops: list[dict]) -> Callable[[str], str]:
+    """One function text -> text for the whole list."""
+    steps = [_normalizer_step(op) for op in ops]
+    if not steps:
+        return lambda text: text
+    if len(steps) == 1:
+        return steps[0]
+
+    def run(text: str) -> str:
+        for s in steps:
+            text = s(text)
+        return text
+
+    return run
+
+
+def _normalizer_step(op: dict) -> Callable[[str], str]:
+    kind = op["op"]
+    if kind == "unicode":
+        form = op["form"]
+        if form not in ("NFC", "NFD", "NFKC", "NFKD"):
+            raise ValueError(f"tokenizer tables are damaged: Unicode form {form!r}")
+        return lambda text: text if text.isascii() else unicodedata.normalize(form, text)
+    if kind == "prepend":
+        head = op["text"]
+        return lambda text: head + text if text else text
+    if kind == "replace" and not op["regex"]:
+        a, b = op["pattern"], op["to"]
+        return lambda text: text.replace(a, b)
+    if kind == "replace":
+        find, to = finder(op["pattern"], True), op["to"]
+
+        def replace(text: str) -> str:
+            out, at = [], 0
+            for a, b in find(text):
+                out += [text[at:a], to]
+                at = b
+            return "".join([*out, text[at:]])
+
+        return replace
+    if kind == "strip":
+        left, right = op["left"], op["right"]
+
+        def strip(text: str) -> str:
+            text = text.lstrip() if left else text
+            return text.rstrip() if right else text
+
+        return strip
+    raise ValueError(f"tokenizer tables are damaged or newer than this program: normalizer step {kind!r}")
+
+
+def _cut(text: str, find, behavior: str, invert: bool, out: list[str]) -> None:
+    """Cuts one string at the matches of ``find``; see the pre-tokenizer Split of the Hugging Face format."""
+    spans: list[tuple[int, int, bool]] = []
+    at = 0
+    for a, b in find(text):
+        if a > at:
+            spans.append((at, a, invert))
+        spans.append((a, b, not invert))
+        at = b
+    if at < len(text):
+        spans.append((at, len(text), invert))
+    if behavior == "Isolated":
+        out += [text[a:b] for a, b, _ in spans]
+    elif behavior == "Removed":
+        out += [text[a:b] for a, b, m in spans if not m]
+    elif behavior == "Contiguous":
+        _join(text, spans, lambda last, m: last == m, out)
+    elif behavior == "MergedWithPrevious":
+        _join(text, spans, lambda last, m: m and not last, out)
+    elif behavior == "MergedWithNext":
+        back: list[tuple[int, int]] = []
+        last = False
+        for a, b, m in reversed(spans):
+            if m and not last and back:
+                back[-1] = (a, back[-1][1])
+            else:
+                back.append((a, b))
+            last = m
+        out += [text[a:b] for a, b in reversed(back)]
+    else:
+        raise ValueError(f"tokenizer tables are damaged: split behavior {behavior!r}")
+
+
+def _join(text: str, spans, glue, out: list[str]) -> None:
+    merged: list[tuple[int, int]] = []
+    last = None
+    for a, b, m in spans:
+        if last is not None and glue(last, m):
+            merged[-1] = (merged[-1][0], b)
+        else:
+            merged.append((a, b))
+        last = m
+    out += [text[a:b] for a, b in merged]
+
+
+class Pretokenizer:
+    """The pre-tokenizer steps of one tokenizer; call it with (text, first) -> list of pre-tokens.
+
+    ``first``: whether the text starts where the whole input starts."""
+
+    def __init__(self, ops: list[dict], tables):
+        self._steps = [self._step(op) for op in ops]
+
+    def __call__(self, text: str, first: bool) -> list[str]:
+        pieces = [text]
+        for s in self._steps:
+            pieces = s(pieces, first)
+        return pieces
+
+    def _step(self, op: dict):
+        kind = op["op"]
+        if kind == "split":
+            find, behavior, invert = finder(op["pattern"], op["regex"]), op["behavior"], op["invert"]
+
+            def split(pieces: list[str], first: bool) -> list[str]:
+                out: list[str] = []
+                for p in pieces:
+                    _cut(p, find, behavior, invert, out)
+                return out
+
+            return split
+        if kind == "prefix_space":
+            return lambda pieces, first: [p if p.startswith(" ") else " " + p for p in pieces]
+        if kind == "metaspace":
+            return _metaspace(op["text"], op["prepend"], op["split"])
+        raise ValueError(f"tokenizer tables are damaged or newer than this program: pre-tokenizer step {kind!r}")
+
+
+def _metaspace(mark: str, prepend: str, split: bool):
+    if prepend not in ("always", "first", "never"):
+        raise ValueError(f"tokenizer tables are damaged: metaspace prepend {prepend!r}")
+    find = finder(mark, False)
+
+    def run(pieces: list[str], first: bool) -> list[str]:
+        out: list[str] = []
+        for i, p in enumerate(pieces):
+            p = p.replace(" ", mark)
+            if (prepend == "always" or (prepend == "first" and first and i == 0)) and not p.startswith(mark):
+                p = mark + p
+            if split:
+                _cut(p, find, "MergedWithNext", False, out)
+            else:
+                out.append(p)
+        return out
+
+    return run
