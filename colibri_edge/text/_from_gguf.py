@@ -53,7 +53,7 @@ def gguf_tables(fields: Mapping[str, object]) -> B.Tables:
         if i is not None:
             t.flags[i] = (t.flags[i] | B.CONTROL) & ~B.MODEL
     t.config.update(prefix=[bos] if pre and bos is not None else [], suffix=[eos] if suf and eos is not None else [],
-                    bos=bos, eos=sorted(set(ends)), pad=_id(fields, "padding_token_id", len(tokens)))
+                    bos=bos, eos=sorted(set(ends)), eos_token=eos, pad=_id(fields, "padding_token_id", len(tokens)))
     return t
 
 

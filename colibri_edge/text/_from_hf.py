@@ -187,6 +187,8 @@ def added_tokens(spec: dict, control: set[str], ops: list[dict]) -> list[B.Added
             continue
         is_control = bool(a.get("special")) or content in control
         normalized = bool(a.get("normalized", not is_control))
+        if normalized and is_control and not any(op["op"] == "prepend" for op in ops) and normalize(content, ops) == content:
+            normalized = False  # a spelling that normalisation leaves alone is found in the raw text as well
         text = normalize(content, ops) if normalized else content
         out.append(B.AddedToken(a["id"], text.encode(), is_control, bool(a.get("lstrip")), bool(a.get("rstrip")),
                                 bool(a.get("single_word")), normalized))

@@ -5,6 +5,7 @@ Owns: the lazy import and the mapping of our calls onto that library. Refuses: t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 
@@ -27,6 +28,27 @@ class OddTokenizer:
         self._tok.encode_special_tokens = not parse_special
         text = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
         return self._tok.encode(text, add_special_tokens=add_special).ids
+
+    def encode_between(self, text: str, controls: Sequence[str], plain, add_special: bool) -> list[int]:
+        """Encodes text whose control tokens count unless ``plain(start, end)`` (bytes) says that they touch data."""
+        found = re.compile("|".join(map(re.escape, sorted(controls, key=len, reverse=True))) or r"(?!)")
+        out, at, look = [], 0, 0
+        while m := found.search(text, look):
+            look = m.start() + 1
+            a = len(text[:m.start()].encode())
+            if plain(a, a + len(m[0].encode())):
+                continue
+            if m.start() > at:
+                out += self.encode(text[at:m.start()], False, False)
+            out.append(self._tok.token_to_id(m[0]))
+            at = look = m.end()
+        if at < len(text):
+            out += self.encode(text[at:], False, False)
+        if not add_special:
+            return out
+        inner, whole = self.encode("a", False, False), self.encode("a", True, False)
+        k = next((i for i in range(len(whole)) if whole[i:i + len(inner)] == inner), 0)
+        return whole[:k] + out + whole[k + len(inner):]
 
     def decode(self, ids: Sequence[int], skip_special: bool) -> str:
         return self._tok.decode(list(ids), skip_special_tokens=skip_special)

@@ -122,23 +122,16 @@ cdef class Tables:
         """uint8[vocab] of CL_TOKF_* as bytes."""
         return PyBytes_FromStringAndSize(<const char *>self.t.sec[3].p, <Py_ssize_t>self.t.vocab)
 
-    def added(self, int which, bytes text not None):
-        """All leftmost-longest added tokens of list ``which`` (0 raw, 1 normalised) in ``text``, not overlapping:
-        a list of (start, end, id, flags) in bytes."""
-        cdef size_t at = 0, n = len(text), start = 0, end = 0
-        cdef uint32_t id = 0, flags = 0
-        cdef const uint8_t *s = <const uint8_t *><const char *>text
-        cdef list out = []
-        while cl_tok_next_added(&self.t, which, s, n, at, &start, &end, &id, &flags):
-            out.append((start, end, id, flags))
-            at = end
-        return out
+    def has_added(self, int which):
+        """Whether list ``which`` (0 raw, 1 normalised) of added tokens has any."""
+        return self.t.sec[8 + (which & 1)].n > 0
 
     def next_added(self, int which, bytes text not None, size_t at):
-        """The first such token at or after byte ``at``, or None."""
+        """The leftmost, then longest added token of list ``which`` (0 raw, 1 normalised) in ``text`` from byte ``at`` on,
+        as (start, end, id, flags) in bytes, or None."""
         cdef size_t start = 0, end = 0
         cdef uint32_t id = 0, flags = 0
-        if cl_tok_next_added(&self.t, which, <const uint8_t *><const char *>text, len(text), at, &start, &end, &id, &flags):
+        if cl_tok_next_added(&self.t, which & 1, <const uint8_t *><const char *>text, len(text), at, &start, &end, &id, &flags):
             return start, end, id, flags
         return None
 

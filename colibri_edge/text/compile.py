@@ -123,7 +123,7 @@ def _begin_and_end(t: B.Tables, spec: dict, named: dict[str, str], side: dict[st
     eos.update(_ids(gen.get("eos_token_id")) or _ids(conf.get("eos_token_id")) or _ids(text_conf.get("eos_token_id")))
     c["bos"], c["pad"] = bos, ids.get(named.get("pad_token"))
     c["eos"] = sorted(e for e in eos if e is not None and 0 <= e < len(t.tokens))
-    first_eos = ids.get(named.get("eos_token"))
+    first_eos = c["eos_token"] = ids.get(named.get("eos_token"))
     for key, side_ids, token, at in (("add_bos_token", "prefix", bos, 0), ("add_eos_token", "suffix", first_eos, 1)):
         want = side["tokenizer_config"].get(key)
         have = c[side_ids]

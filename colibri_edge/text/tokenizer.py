@@ -9,6 +9,7 @@ buffer and belongs to one thread at a time.
 
 from __future__ import annotations
 
+import bisect
 import json
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -77,6 +78,12 @@ class Tokenizer:
         return self._eos
 
     @property
+    def eos_id(self) -> int | None:
+        """The first declared end id (the one the model's files name first), or None."""
+        e = self._config.get("eos_token")
+        return e if e in self._eos else self._eos[0] if self._eos else None
+
+    @property
     def pad_id(self) -> int | None:
         return self._pad
 
@@ -88,6 +95,11 @@ class Tokenizer:
     def special_ids(self) -> tuple[int, ...]:
         """Ids of control tokens: never made from plain text, left out by ``decode(skip_special=True)``."""
         return tuple(i for i, f in enumerate(self._t.flag_bytes()) if f & _CONTROL)
+
+    @property
+    def control_texts(self) -> tuple[str, ...]:
+        """Spellings of the control tokens."""
+        return tuple((self._t.token(i) or b"").decode("utf-8", "replace") for i in self.special_ids)
 
     def is_special(self, id: int) -> bool:
         """Whether ``id`` is a control token."""
@@ -131,10 +143,10 @@ class Tokenizer:
         ``add_special``: put the begin and end ids of a raw prompt around it. ``parse_special``: let the spelling of a
         control token become that token; leave it False for anything a user typed.
         """
-        out = list(self._prefix) if add_special and not self._odd else []
         raw, text = _both(text)
         if self._odd:
             return self._odd.encode(text, add_special, parse_special)
+        out = list(self._prefix) if add_special else []
         self._encode_raw(raw, None if parse_special else [(0, len(raw))], not parse_special, out)
         if add_special:
             out += self._suffix
@@ -146,11 +158,6 @@ class Tokenizer:
         The whole is encoded as one text, except that control tokens are found in markup only: a spelling that touches
         a segment which is not markup stays plain text.
         """
-        if self._odd:
-            out: list[int] = []
-            for i, (text, markup) in enumerate(segments):
-                out += self._odd.encode(text, add_special and i == 0, markup)
-            return out
         parts, plain, at = [], [], 0
         for text, markup in segments:
             raw = _both(text)[0]
@@ -158,6 +165,9 @@ class Tokenizer:
                 plain.append((at, at + len(raw)))
             parts.append(raw)
             at += len(raw)
+        if self._odd:
+            return self._odd.encode_between(b"".join(parts).decode(), self.control_texts,
+                                            lambda a, b: _touches(plain, a, b), add_special)
         out = list(self._prefix) if add_special else []
         self._encode_raw(b"".join(parts), plain, False, out)
         return out + self._suffix if add_special else out
@@ -175,10 +185,11 @@ class Tokenizer:
 
     def _encode_text(self, raw: bytes, first: bool, plain, skip_whole: bool, out: list[int]) -> None:
         text = self._normalize(raw.decode("utf-8", "surrogateescape"))
-        if self._config.get("norm_added", True):
+        if self._t.has_added(1):
             raw = text.encode("utf-8", "surrogateescape")
             at = 0
-            # normalised text has lost its ranges: control tokens are found in it only if nothing is plain
+            # normalised text has lost its ranges: control tokens are found in it only if nothing is plain (the compiler
+            # leaves none in this list unless the tokenizer prepends a mark to its added tokens)
             for start, end, id in self._matches(1, raw, [(0, len(raw))] if plain else None, skip_whole):
                 if start > at:
                     self._encode_words(raw[at:start].decode("utf-8", "surrogateescape"), first and at == 0, out)
@@ -199,7 +210,7 @@ class Tokenizer:
         while (hit := self._t.next_added(which, raw, at)) is not None:
             start, end, id, flags = hit
             at = end
-            if flags & 1 and plain and any(a < end and start < b for a, b in plain):
+            if flags & 1 and plain and _touches(plain, start, end):
                 at = end if skip_whole else start + 1
                 continue
             if flags & _WORD and (_word(raw[:start][-4:], -1) or _word(raw[end:end + 4], 0)):
@@ -251,6 +262,12 @@ def _both(text: str | bytes) -> tuple[bytes, str]:
             raise ValueError(f"text holds a lone surrogate at position {e.start}: it is not Unicode text") from None
     raw = bytes(text)
     return raw, raw.decode("utf-8", "surrogateescape")
+
+
+def _touches(ranges: list[tuple[int, int]], start: int, end: int) -> bool:
+    """Whether [start, end) overlaps one of the rising, disjoint ranges."""
+    i = bisect.bisect_left(ranges, (end, 0))
+    return i > 0 and ranges[i - 1][1] > start
 
 
 def _word(raw: bytes, index: int) -> bool:

@@ -12,6 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "colibri/base.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -100,45 +102,45 @@ typedef struct {
 
 /* Checks the header and every section's place and size; keeps pointers into buf (len bytes), which must outlive t.
    Touches the header page and the two lists of added tokens only. */
-int cl_tok_open(cl_tok *t, const void *buf, size_t len);
+CL_API int cl_tok_open(cl_tok *t, const void *buf, size_t len);
 
 /* Token bytes in the form of the vocabulary. Returns 0, or CL_TOK_EBLOB for an id without a token (then *n = 0). */
-int cl_tok_bytes(const cl_tok *t, uint32_t id, const uint8_t **p, uint32_t *n);
+CL_API int cl_tok_bytes(const cl_tok *t, uint32_t id, const uint8_t **p, uint32_t *n);
 
 /* Flags of a token; 0 for ids outside the table. */
-uint32_t cl_tok_flags(const cl_tok *t, uint32_t id);
+CL_API uint32_t cl_tok_flags(const cl_tok *t, uint32_t id);
 
 /* Id of the model token with exactly these bytes, or CL_TOK_NONE. s: [n] */
-uint32_t cl_tok_find(const cl_tok *t, const uint8_t *s, size_t n);
+CL_API uint32_t cl_tok_find(const cl_tok *t, const uint8_t *s, size_t n);
 
 /* Result of merging (left, right), or CL_TOK_NONE; *rank says how early it happens. */
-uint32_t cl_tok_merge(const cl_tok *t, uint32_t left, uint32_t right, uint32_t *rank);
+CL_API uint32_t cl_tok_merge(const cl_tok *t, uint32_t left, uint32_t right, uint32_t *rank);
 
 /* Encodes one pre-token s: [n] bytes, and appends its ids to w->ids. Returns a status code. */
-int cl_tok_encode(const cl_tok *t, cl_tok_work *w, const uint8_t *s, size_t n);
-int cl_tok_encode_bpe(const cl_tok *t, cl_tok_work *w, const uint8_t *s, size_t n);
-int cl_tok_encode_unigram(const cl_tok *t, cl_tok_work *w, const uint8_t *s, size_t n);
+CL_API int cl_tok_encode(const cl_tok *t, cl_tok_work *w, const uint8_t *s, size_t n);
+CL_API int cl_tok_encode_bpe(const cl_tok *t, cl_tok_work *w, const uint8_t *s, size_t n);
+CL_API int cl_tok_encode_unigram(const cl_tok *t, cl_tok_work *w, const uint8_t *s, size_t n);
 
 /* One id at the end of w->ids. */
-int cl_tok_push(cl_tok_work *w, uint32_t id);
+CL_API int cl_tok_push(cl_tok_work *w, uint32_t id);
 /* At least `bytes` bytes of scratch; the old content is lost. NULL when out of memory. */
-void *cl_tok_scratch(cl_tok_work *w, size_t bytes);
-void cl_tok_work_free(cl_tok_work *w);
+CL_API void *cl_tok_scratch(cl_tok_work *w, size_t bytes);
+CL_API void cl_tok_work_free(cl_tok_work *w);
 
 /* Leftmost, then longest added token in s[from .. n). list: 0 raw, 1 normalised. Returns 1 and fills the four outputs,
    or 0 when there is none. */
-int cl_tok_next_added(const cl_tok *t, int list, const uint8_t *s, size_t n, size_t from, size_t *start, size_t *end,
+CL_API int cl_tok_next_added(const cl_tok *t, int list, const uint8_t *s, size_t n, size_t from, size_t *start, size_t *end,
                       uint32_t *id, uint32_t *flags);
 
 /* Bytes of the UTF-8 character at s[0 .. n), n >= 1; 1 where there is no valid one. */
-size_t cl_utf8_len(const uint8_t *s, size_t n);
+CL_API size_t cl_utf8_len(const uint8_t *s, size_t n);
 
 /* Builders. table: [slots] u32 (hash) or [4 * slots] u32 (merges), slots a power of two, written little-endian.
    ids: [n] of the tokens to enter, offsets: [vocab + 1], bytes: [offsets[vocab]], merges: [3 * n] left, right, result
    in rank order with ranks [n]. Return the longest probe sequence, or 0 when the table is full. */
-uint32_t cl_tok_build_hash(uint8_t *table, uint32_t slots, const uint32_t *ids, size_t n, const uint32_t *offsets,
+CL_API uint32_t cl_tok_build_hash(uint8_t *table, uint32_t slots, const uint32_t *ids, size_t n, const uint32_t *offsets,
                            const uint8_t *bytes);
-uint32_t cl_tok_build_merges(uint8_t *table, uint32_t slots, const uint32_t *merges, const uint32_t *ranks, size_t n);
+CL_API uint32_t cl_tok_build_merges(uint8_t *table, uint32_t slots, const uint32_t *merges, const uint32_t *ranks, size_t n);
 
 #ifdef __cplusplus
 }
