@@ -227,11 +227,10 @@ def hf_tables(spec: dict, control: set[str]) -> B.Tables:
                       decoder_rule(spec.get("decoder")))
     prefix, suffix = post_rule(spec.get("post_processor"))
     added = added_tokens(spec, control, norm)
-    raw = {a["id"]: a["content"] for a in spec.get("added_tokens") or []}
     if kind == "BPE":
-        t = _bpe(model, pre, dec, added, raw)
+        t = _bpe(model, pre, dec, added)
     elif kind == "Unigram":
-        t = _unigram(model, pre, dec, added, raw)
+        t = _unigram(model, pre, dec, added)
     else:
         raise Unsupported(f"model {kind!r}")
     t.config.update(normalizer=norm, pretok=[op for op in pre if op["op"] != "bytes"], decoder=dec, prefix=prefix,
@@ -253,15 +252,15 @@ def _fill(vocab: dict[str, int], spec_added: list[B.AddedToken], text_of, dec: d
     return tokens, flags
 
 
-def _mark_added(tokens: list, flags: list, added: list[B.AddedToken], raw: dict[int, str], text_of) -> None:
+def _mark_added(tokens: list, flags: list, added: list[B.AddedToken], text_of) -> None:
     for a in added:
-        tokens[a.id] = text_of(raw[a.id])
+        tokens[a.id] = text_of(a.content.decode())
         flags[a.id] |= B.PRESENT | B.ADDED
         if a.control:
             flags[a.id] = (flags[a.id] | B.CONTROL) & ~B.MODEL
 
 
-def _bpe(model: dict, pre: list[dict], dec: dict, added: list[B.AddedToken], raw: dict) -> B.Tables:
+def _bpe(model: dict, pre: list[dict], dec: dict, added: list[B.AddedToken]) -> B.Tables:
     for key in ("continuing_subword_prefix", "end_of_word_suffix"):
         if model.get(key):
             raise Unsupported(f"BPE {key} = {model[key]!r}")
@@ -277,7 +276,7 @@ def _bpe(model: dict, pre: list[dict], dec: dict, added: list[B.AddedToken], raw
         for tok, i in vocab.items():
             if not all(ord(c) in _TO_BYTE for c in tok):
                 flags[i] &= ~B.MODEL  # text never looks like this after ByteLevel
-    _mark_added(tokens, flags, added, raw, text_of)
+    _mark_added(tokens, flags, added, text_of)
     unk = vocab.get(model["unk_token"]) if model.get("unk_token") else None
     if unk is not None:
         flags[unk] |= B.UNK
@@ -295,7 +294,7 @@ def _bpe(model: dict, pre: list[dict], dec: dict, added: list[B.AddedToken], raw
                     ranks, added=added)
 
 
-def _unigram(model: dict, pre: list[dict], dec: dict, added: list[B.AddedToken], raw: dict) -> B.Tables:
+def _unigram(model: dict, pre: list[dict], dec: dict, added: list[B.AddedToken]) -> B.Tables:
     if pre and pre[-1]["op"] == "bytes":
         raise Unsupported("Unigram with ByteLevel pre_tokenizer")
     if dec["kind"] == "bytes":
@@ -308,7 +307,7 @@ def _unigram(model: dict, pre: list[dict], dec: dict, added: list[B.AddedToken],
     if unk is None:
         raise Unsupported("Unigram without unk_id")
     tokens, flags = _fill(vocab, added, str.encode, dec)
-    _mark_added(tokens, flags, added, raw, str.encode)
+    _mark_added(tokens, flags, added, str.encode)
     flags[unk] |= B.UNK
     scores = np.zeros(len(tokens))
     scores[:len(pieces)] = [s for _, s in pieces]
