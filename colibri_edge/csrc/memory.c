@@ -1,9 +1,28 @@
-/* Aligned memory and CRC-32C. Refuses: growing. */
+/* Aligned memory, the clock and CRC-32C. Refuses: growing. */
 #include "colibri/base.h"
 #include "cpu.h"
 #include <stdlib.h>
 #if defined(_WIN32)
 #  include <malloc.h>
+#  ifndef WIN32_LEAN_AND_MEAN
+#    define WIN32_LEAN_AND_MEAN
+#  endif
+#  include <windows.h>
+
+int64_t cl_now_ns(void) {
+    LARGE_INTEGER t, f;
+    QueryPerformanceCounter(&t);
+    QueryPerformanceFrequency(&f);
+    return (int64_t)((double)t.QuadPart * 1e9 / (double)f.QuadPart);
+}
+#else
+#  include <time.h>
+
+int64_t cl_now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
 #endif
 
 void *cl_aligned_alloc(size_t align, size_t bytes) {

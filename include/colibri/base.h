@@ -44,6 +44,9 @@
 CL_API void *cl_aligned_alloc(size_t align, size_t bytes);
 CL_API void cl_aligned_free(void *p);
 
+/* A monotonic clock in nanoseconds. */
+CL_API int64_t cl_now_ns(void);
+
 /* CRC-32C (Castagnoli) of n bytes, continuing from crc (0 at the start). */
 CL_API uint32_t cl_crc32c(uint32_t crc, const void *data, size_t n);
 

@@ -1,0 +1,53 @@
+# Feed-forward of one layer: dense, mixture of experts, shared expert.
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from colibri_edge.core.dispatch cimport expert_groups
+from colibri_edge.core.runtime cimport activations, matrix, runtime
+
+# A stack of experts of one shape. The matrices' w is the offset inside a record: expert e's data lies at base + e * stride + offset.
+ctypedef struct expert_stack:
+    const uint8_t *base
+    size_t stride
+    int32_t count
+    int32_t intermediate
+    int32_t activation
+    bint interleaved         # gate_up alternates row groups of gate and up; else gate and up stand apart
+    bint gated
+    matrix gate              # interleaved: the view of gate_up, all 2*I8/8 groups
+    matrix up
+    matrix down
+    size_t gate_at
+    size_t up_at
+    size_t down_at
+    int32_t slot             # which verified[] flags, see store
+
+ctypedef struct ffn_layer:
+    const float *norm
+    float norm_eps
+    bint moe
+    matrix router
+    int32_t experts
+    int32_t top_k
+    bint renormalise
+    expert_stack routed      # or the dense FFN
+    bint has_shared
+    expert_stack shared
+    bint has_shared_gate
+    matrix shared_gate
+
+ctypedef struct ffn_buffers:
+    activations input        # [tokens] normalised hidden state
+    float *scores            # [tokens][ld_scores]
+    size_t ld_scores
+    float *gate              # [tokens][8]: shared gate
+    int32_t *ids             # [tokens][top_k]
+    float *weights
+    activations hidden       # [tokens*top_k + tokens]: activated intermediate rows; the shared expert's rows follow
+    expert_groups groups
+    int32_t *first           # [experts + 3]: first chunk of each unit of the up pass
+    float *x                 # residual stream [tokens][ldx]
+    size_t ldx
+
+cdef size_t ffn_scratch(int32_t max_tokens, int32_t top_k) noexcept nogil
+cdef void bind_expert(const expert_stack *s, const matrix *part, size_t at, int32_t e, matrix *out) noexcept nogil
+cdef int32_t ffn(runtime *rt, const ffn_layer *l, ffn_buffers *b, int32_t nt) noexcept nogil

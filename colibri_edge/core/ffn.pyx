@@ -1,0 +1,222 @@
+# cython: language_level=3
+"""Feed-forward of one layer: router, experts grouped over the tokens of the chunk, shared expert, weighted sum.
+
+Owns: the three parallel passes (scores; gate and up with the activation; down with the sum over experts).
+Refuses: a [tokens, k, hidden] buffer, and any order of the sum other than rank order (docs/numerics.md).
+A dense FFN is a shared expert without a gate and without routed ones.
+"""
+from libc.stdint cimport int32_t, uint8_t
+from libc.string cimport memset
+
+from colibri_edge._native cimport cl_expf, cl_pool_run
+from colibri_edge.core.dispatch cimport group_by_expert
+from colibri_edge.core.matmul cimport matmul, mm_job, mm_rows
+from colibri_edge.core.router cimport route
+from colibri_edge.core.runtime cimport ST_DISK, ST_DISPATCH, ST_EXPERTS, ST_ROUTER, activations, enter, imax, imin, matrix, pad, runtime
+
+cdef enum:
+    CHUNK_BYTES = 65536     # of weights in one chunk
+    TILE_BYTES = 262144     # of outputs that wait for the sum over experts
+
+ctypedef struct pass_t:
+    runtime *rt
+    const ffn_layer *l
+    ffn_buffers *b
+    int32_t nt
+    int32_t nunits          # expert groups, then the shared expert
+    int32_t step            # row groups of a down chunk
+    int32_t pairs           # rows of routed outputs = nt * top_k
+
+
+cdef size_t ffn_scratch(int32_t max_tokens, int32_t top_k) noexcept nogil:
+    """Bytes of scratch that a thread needs: outputs of one row group for every (token, rank) and the sum, doubled for gate and up."""
+    return <size_t>imax(TILE_BYTES, (max_tokens * (top_k + 2) + 8) * 2 * 32) + 65536
+
+
+cdef void bind_expert(const expert_stack *s, const matrix *part, size_t at, int32_t e, matrix *out) noexcept nogil:
+    """The matrix `part` of expert e."""
+    out[0] = part[0]
+    out.w = s.base + <size_t>e * s.stride + at
+
+
+cdef int32_t columns_of_chunk(const expert_stack *s) noexcept nogil:
+    """Intermediate columns of one chunk of the up pass: a multiple of 32, so that a chunk quantises its own blocks."""
+    cdef size_t two = s.gate.group_stride * 2
+    return imax(32, <int32_t>(CHUNK_BYTES / imax(<int32_t>two, 1)) * 8 / 32 * 32)
+
+
+cdef int32_t chunks_of(const expert_stack *s) noexcept nogil:
+    cdef int32_t c = columns_of_chunk(s)
+    return (s.intermediate + c - 1) / c
+
+
+cdef void activate(const pass_t *p, const expert_stack *s, const float *gu, const float *up, int32_t ng, float *h) noexcept nogil:
+    """One token: gu interleaved [ng][16], or gate gu [8*ng] and up [8*ng] apart (up may be NULL) -> h [8*ng]."""
+    cdef int32_t g, i
+    cdef float pair[16]
+    if s.interleaved:
+        p.rt.k.glu(s.activation, gu, h, ng)
+        return
+    if not s.gated:
+        p.rt.k.act(s.activation, gu, h, 8 * ng)
+        return
+    for g in range(ng):
+        for i in range(8):
+            pair[i] = gu[8 * g + i]
+            pair[8 + i] = up[8 * g + i]
+        p.rt.k.glu(s.activation, pair, h + 8 * g, 1)
+
+
+cdef void up_chunk(void *ctx, int32_t chunk, int32_t worker) noexcept nogil:
+    """A block of intermediate columns of one unit for all its tokens."""
+    cdef pass_t *p = <pass_t *>ctx
+    cdef ffn_buffers *b = p.b
+    cdef int32_t lo = 0, hi = p.nunits, mid
+    while hi - lo > 1:
+        mid = (lo + hi) / 2
+        if chunk >= b.first[mid]:
+            lo = mid
+        else:
+            hi = mid
+    cdef bint routed = p.l.moe and lo < b.groups.n
+    cdef const expert_stack *s = &p.l.routed if routed else &p.l.shared
+    cdef int32_t start = b.groups.start[lo] if routed else 0, n = b.groups.start[lo + 1] - start if routed else p.nt
+    cdef const int32_t *rows = b.groups.token + start if routed else NULL
+    cdef const int32_t *pair = b.groups.pair + start if routed else NULL
+    cdef int32_t e = b.groups.expert[lo] if routed else 0
+    cdef int32_t cols = columns_of_chunk(s), c0 = (chunk - b.first[lo]) * cols
+    cdef int32_t width = imin(cols, s.intermediate - c0), ng = (width + 7) / 8, end = width
+    cdef bint last = c0 + cols >= s.intermediate
+    if last:
+        end = pad(s.intermediate) - c0
+    cdef int32_t row = (16 if s.gated else 8) * ng
+    cdef int32_t room = imax(1, <int32_t>(p.rt.scratch_bytes / sizeof(float)) / row), t0 = 0, m, t
+    cdef float *tmp = <float *>p.rt.scratch[worker]
+    cdef float *up
+    cdef float *h
+    cdef size_t at
+    cdef matrix w, w2
+    cdef activations part = b.input
+    bind_expert(s, &s.gate, s.gate_at, e, &w)
+    if s.gated and not s.interleaved:
+        bind_expert(s, &s.up, s.up_at, e, &w2)
+    while t0 < n:
+        m = imin(room, n - t0)
+        if not routed:
+            part.x = b.input.x + <size_t>t0 * b.input.ldx
+            part.q = b.input.q + <size_t>t0 * (b.input.ldx / 32)
+        up = tmp + <size_t>m * 8 * ng
+        if s.interleaved:
+            mm_rows(p.rt, &w, &part, rows + t0 if routed else NULL, m, c0 / 4, 2 * ng, tmp, row)
+        else:
+            mm_rows(p.rt, &w, &part, rows + t0 if routed else NULL, m, c0 / 8, ng, tmp, 8 * ng)
+            if s.gated:
+                mm_rows(p.rt, &w2, &part, rows + t0 if routed else NULL, m, c0 / 8, ng, up, 8 * ng)
+        for t in range(m):
+            at = <size_t>(pair[t0 + t] if routed else p.pairs + t0 + t)
+            h = b.hidden.x + at * b.hidden.ldx + c0
+            if s.interleaved:
+                activate(p, s, tmp + <size_t>t * row, NULL, ng, h)
+            else:
+                activate(p, s, tmp + <size_t>t * 8 * ng, up + <size_t>t * 8 * ng, ng, h)
+            if end > 8 * ng:
+                memset(h + 8 * ng, 0, (end - 8 * ng) * sizeof(float))
+            if s.down.int8_act:
+                p.rt.k.quantize(h, b.hidden.q + at * (b.hidden.ldx / 32) + c0 / 32, end)
+        t0 += m
+
+
+cdef void down_chunk(void *ctx, int32_t chunk, int32_t worker) noexcept nogil:
+    """A block of output rows: every expert's product for its tokens, then each token's sum in rank order, added to the residual."""
+    cdef pass_t *p = <pass_t *>ctx
+    cdef ffn_buffers *b = p.b
+    cdef const ffn_layer *l = p.l
+    cdef const expert_stack *s = &l.routed if l.moe else &l.shared
+    cdef int32_t g0 = chunk * p.step, ng = imin(p.step, s.down.ngroups - g0), n = 8 * ng, i, t, r
+    cdef float *acc = <float *>p.rt.scratch[worker]
+    cdef float *out = acc + n
+    cdef float *x
+    cdef float gate
+    cdef matrix w
+    cdef activations part = b.hidden
+    if l.moe:
+        for i in range(b.groups.n):
+            bind_expert(s, &s.down, s.down_at, b.groups.expert[i], &w)
+            # outputs stand in group order: row j of group i is pair[start + j]
+            mm_rows(p.rt, &w, &part, b.groups.pair + b.groups.start[i], b.groups.start[i + 1] - b.groups.start[i], g0, ng,
+                    out + <size_t>b.groups.start[i] * n, n)
+    if l.has_shared:
+        bind_expert(&l.shared, &l.shared.down, l.shared.down_at, 0, &w)
+        part.x = b.hidden.x + <size_t>p.pairs * b.hidden.ldx
+        part.q = b.hidden.q + <size_t>p.pairs * (b.hidden.ldx / 32)
+        mm_rows(p.rt, &w, &part, NULL, p.nt, g0, ng, out + <size_t>p.pairs * n, n)
+    for t in range(p.nt):
+        memset(acc, 0, n * sizeof(float))
+        if l.moe:
+            for r in range(l.top_k):
+                p.rt.k.axpy(acc, b.weights[t * l.top_k + r], out + <size_t>b.groups.where[t * l.top_k + r] * n, n)
+        if l.has_shared:
+            gate = 1.0
+            if l.has_shared_gate:
+                gate = 1.0 / (1.0 + cl_expf(-b.gate[8 * t]))
+            p.rt.k.axpy(acc, gate, out + <size_t>(p.pairs + t) * n, n)
+        x = b.x + <size_t>t * b.ldx + 8 * g0
+        p.rt.k.add(x, acc, n)
+
+
+cdef int32_t down_step(const pass_t *p, const expert_stack *s) noexcept nogil:
+    """Row groups of a down chunk: outputs of all pairs fit TILE_BYTES, weights about CHUNK_BYTES, four chunks a thread."""
+    cdef int32_t rows = p.pairs + (p.nt if p.l.has_shared else 0)
+    cdef int32_t by_tile = TILE_BYTES / (32 * (rows + 1))
+    cdef int32_t units = imax(1, p.b.groups.n if p.l.moe else 1)
+    cdef int32_t by_bytes = <int32_t>(CHUNK_BYTES / (s.down.group_stride * <size_t>imin(units, 16)))
+    cdef int32_t by_threads = s.down.ngroups / (4 * p.rt.threads)
+    return imax(1, imin(imin(by_tile, by_threads), imax(by_bytes, 1)))
+
+
+cdef int32_t ffn(runtime *rt, const ffn_layer *l, ffn_buffers *b, int32_t nt) noexcept nogil:
+    """x += FFN(input) for nt tokens; b.input holds the normalised state in both forms. 0; -2: a NaN in the router; -3: a record cannot be had."""
+    cdef pass_t p
+    cdef mm_job jobs[2]
+    cdef int32_t i, njobs = 1, total = 0
+    memset(&p, 0, sizeof p)
+    p.rt = rt
+    p.l = l
+    p.b = b
+    p.nt = nt
+    if l.moe:
+        enter(rt, ST_ROUTER)
+        memset(jobs, 0, sizeof jobs)
+        jobs[0].m = &l.router
+        jobs[0].y = b.scores
+        jobs[0].ldy = b.ld_scores
+        if l.has_shared_gate:
+            jobs[1].m = &l.shared_gate
+            jobs[1].y = b.gate
+            jobs[1].ldy = 8
+            njobs = 2
+        matmul(rt, &b.input, nt, jobs, njobs)
+        if route(b.scores, <int32_t>b.ld_scores, nt, l.experts, l.top_k, l.renormalise, b.ids, b.weights):
+            return -2
+        enter(rt, ST_DISPATCH)
+        group_by_expert(b.ids, nt, l.top_k, l.experts, &b.groups)
+        enter(rt, ST_DISK)
+        if rt.acquire(rt.owner, l.routed.slot, b.groups.expert, b.groups.n):
+            return -3
+        enter(rt, ST_DISPATCH)
+        p.pairs = nt * l.top_k
+        for i in range(b.groups.n):
+            b.first[i] = total
+            total += chunks_of(&l.routed)
+        p.nunits = b.groups.n
+    enter(rt, ST_EXPERTS)
+    if l.has_shared:
+        b.first[p.nunits] = total
+        total += chunks_of(&l.shared)
+        p.nunits += 1
+    b.first[p.nunits] = total
+    cl_pool_run(rt.pool, up_chunk, &p, total)
+    cdef const expert_stack *s = &l.routed if l.moe else &l.shared
+    p.step = down_step(&p, s)
+    cl_pool_run(rt.pool, down_chunk, &p, (s.down.ngroups + p.step - 1) / p.step)
+    return 0

@@ -1,0 +1,66 @@
+# The engine for cimport (C API): a session's state and one forward pass.
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from colibri_edge.core.attention cimport attn_buffers, attn_layer, kv_view
+from colibri_edge.core.ffn cimport ffn_buffers, ffn_layer
+from colibri_edge.core.runtime cimport activations, matrix, runtime
+
+ctypedef struct rope_spec:
+    int32_t half
+    float factor             # attention factor: multiplies cos and sin
+    const float *inv_freq    # [half]
+
+# What acquire() sees: the flags of verified records, and the session for the first use of one.
+ctypedef struct record_guard:
+    uint8_t **verified
+    void *session
+
+ctypedef struct layer:
+    attn_layer attn
+    ffn_layer ffn
+
+
+cdef class Program:
+    cdef object file                 # keeps the mapping alive
+    cdef list keep                   # padded copies of vectors
+    cdef const uint8_t *base
+    cdef layer *layers
+    cdef rope_spec *ropes
+    cdef uint8_t **verified          # per expert stack: one flag an expert
+    cdef readonly int32_t n_layers, n_ropes, n_stacks, hidden, vocab, context, max_heads_dim, max_kv_dim
+    cdef readonly int32_t max_experts, max_top_k, max_intermediate, max_rope_half, max_rep, max_head_dim
+    cdef readonly bint float_weights
+    cdef readonly dict topology
+    cdef matrix embed
+    cdef matrix output
+    cdef const float *output_norm
+    cdef float norm_eps, embed_scale, logit_softcap
+    cdef list stack_names
+    cdef int check_record(self, int32_t slot, int32_t e) except -1
+
+
+cdef class Session:
+    cdef readonly Program program
+    cdef object error                # raised by the next check of a status
+    cdef record_guard guard
+    cdef runtime rt
+    cdef uint8_t *arena
+    cdef readonly int64_t arena_bytes
+    cdef uint8_t *kv
+    cdef readonly int64_t kv_bytes
+    cdef kv_view *views
+    cdef readonly int32_t pos, ctx, chunk, kv_type
+    cdef float *x                    # [chunk][ldx]
+    cdef size_t ldx
+    cdef activations normed
+    cdef attn_buffers attn
+    cdef ffn_buffers ffn
+    cdef float **cos                 # [ropes]: [chunk][half]
+    cdef float **sin
+    cdef float *logits               # [head_rows][ld_logits]
+    cdef size_t ld_logits
+    cdef int32_t head_rows
+    cdef int32_t status
+    cdef int32_t forward(self, const int32_t *tokens, int32_t n) noexcept nogil
+    cdef void head(self, int32_t t0, int32_t n) noexcept nogil
+    cdef int feed_tokens(self, const int32_t *tokens, int32_t n, bint want_logits) except -1 nogil

@@ -1,0 +1,615 @@
+# cython: language_level=3
+"""One forward pass: a layer program compiled from a model file, run without the GIL and without allocation.
+
+Program: what the file says, as C structs that point into its mapping; shared by sessions, never written after loading.
+Session: one sequence: KV cache, position, buffers sized once. One session belongs to one thread at a time.
+Refuses: Python objects between the first and the last layer, allocation after the session is made.
+"""
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy, memset
+
+from colibri_edge._native cimport (
+    CL_ACT_GELU_TANH, CL_ACT_RELU, CL_ACT_SILU, CL_KV_F16, CL_KV_F32, cl_act8, cl_aligned_alloc, cl_aligned_free, cl_attn_scratch,
+    cl_crc32c, cl_dequant_row, cl_expf, cl_get_format, cl_get_kernels, cl_matrix_bytes, cl_pool_free, cl_pool_new, cl_pool_run,
+    cl_pool_threads, cl_sincos,
+)
+from colibri_edge.core.attention cimport QK_FULL, QK_HEAD, QK_NONE, attend
+from colibri_edge.core.dispatch cimport groups_bytes, groups_init
+from colibri_edge.core.ffn cimport expert_stack, ffn, ffn_layer, ffn_scratch
+from colibri_edge.core.matmul cimport matmul, mm_job
+from colibri_edge.core.runtime cimport (
+    ST_ATTN, ST_ATTN_PROJ, ST_DISK, ST_EMBED, ST_HEAD, ST_NORM, ST_OTHER, activations, cl_now_ns, enter, imax, imin, matrix, pad,
+    round_up, runtime,
+)
+
+include "config.pxi"
+
+cdef enum:
+    ALIGN = 64
+    HEAD_ROWS = 16          # tokens whose logits are computed at a time
+    MAX_THREADS = 256
+
+STAGES = ("other", "embed", "norm", "attention projections", "attention", "router", "dispatch", "experts", "disk", "head")
+ACTIVATIONS = {"silu": CL_ACT_SILU, "gelu_tanh": CL_ACT_GELU_TANH, "relu": CL_ACT_RELU}
+KV_TYPES = {"f32": CL_KV_F32, "f16": CL_KV_F16}
+
+
+class EngineError(RuntimeError):
+    """A forward pass could not go on: damaged record, NaN in the router, no room in the context."""
+
+
+cdef const uint8_t *address(object view) except NULL:
+    cdef const uint8_t[::1] v = view
+    return &v[0]
+
+
+cdef int fill_matrix(matrix *m, str fmt, int64_t rows, int64_t cols, const uint8_t *w) except -1:
+    from colibri_edge import _native
+
+    cdef int32_t f = _native.formats()[fmt][0]
+    cdef int32_t block_k = cl_get_format(f).block_k
+    m.w = w
+    m.fmt = f
+    m.rows = <int32_t>rows
+    m.cols = <int32_t>cols
+    m.ngroups = <int32_t>((rows + 7) // 8)
+    m.nblk = <int32_t>((cols + block_k - 1) // block_k)
+    m.group_stride = <size_t>m.nblk * cl_get_format(f).block_bytes
+    m.int8_act = cl_get_format(f).int8_act
+    return 0
+
+
+cdef class Program:
+    """The layer program of a ColibriFile. Raises ValueError where this build's constants are too small for the model."""
+
+    def __cinit__(self, file):
+        topo = file.topology
+        self.file = file
+        self.keep = []
+        self.stack_names = []
+        self.topology = topo
+        self.hidden = topo["hidden_size"]
+        self.vocab = topo["vocab_size"]
+        self.context = topo["context_length"]
+        self.norm_eps = topo["norm_eps"]
+        self.embed_scale = topo["embed_scale"]
+        self.logit_softcap = topo["logit_softcap"]
+        self.n_layers = len(topo["layers"])
+        self.n_ropes = len(topo["ropes"])
+        self.max_experts = self.max_top_k = 1
+        self.layers = <layer *>calloc(imax(1, self.n_layers), sizeof(layer))
+        self.ropes = <rope_spec *>calloc(imax(1, self.n_ropes), sizeof(rope_spec))
+        self.verified = <uint8_t **>calloc(2 * imax(1, self.n_layers), sizeof(uint8_t *))
+        if self.layers == NULL or self.ropes == NULL or self.verified == NULL:
+            raise MemoryError("no memory for the layer program")
+        self.float_weights = True
+        self._matrix(&self.embed, "embed")
+        if topo["tied"]:
+            self.output = self.embed
+        else:
+            self._matrix(&self.output, "output")
+        self.output_norm = self._vector("output_norm")
+        cdef int32_t i
+        for i in range(self.n_ropes):
+            spec = topo["ropes"][i]
+            self.ropes[i].half = spec["dim"] // 2
+            self.ropes[i].factor = spec["attention_factor"]
+            self.ropes[i].inv_freq = self._vector(spec["tensor"])
+            self.max_rope_half = imax(self.max_rope_half, self.ropes[i].half)
+        for i in range(self.n_layers):
+            self._attention(&self.layers[i], i, topo["layers"][i]["attn"])
+            self._ffn(&self.layers[i].ffn, i, topo["layers"][i]["ffn"])
+
+    def __dealloc__(self):
+        cdef int32_t i
+        if self.verified != NULL:
+            for i in range(self.n_stacks):
+                free(self.verified[i])
+        free(self.layers)
+        free(self.ropes)
+        free(self.verified)
+
+    cdef int _matrix(self, matrix *m, str name) except -1:
+        t = self.file.tensor(name)
+        view = self.file.view(name)
+        self.keep.append(view)
+        fill_matrix(m, t.format, t.shape[0], t.shape[1], address(view))
+        if m.int8_act:
+            self.float_weights = False
+        return 0
+
+    cdef const float *_vector(self, str name) except? NULL:
+        """A copy padded with zeros to a multiple of 8; NULL when the file has no such tensor."""
+        if name not in self.file.tensors:
+            return NULL
+        raw = self.file.view(name)
+        copy = bytearray(len(raw) + 64)
+        copy[:len(raw)] = raw
+        self.keep.append(copy)
+        return <const float *>address(copy)
+
+    cdef int _attention(self, layer *l, int32_t n, dict a) except -1:
+        cdef str p = f"layers.{n}."
+        l.attn.norm = self._vector(p + "attn_norm")
+        l.attn.norm_eps = self.norm_eps
+        self._matrix(&l.attn.q, p + "attn.q")
+        self._matrix(&l.attn.k, p + "attn.k")
+        self._matrix(&l.attn.v, p + "attn.v")
+        self._matrix(&l.attn.o, p + "attn.o")
+        l.attn.q_bias = self._vector(p + "attn.q_bias")
+        l.attn.k_bias = self._vector(p + "attn.k_bias")
+        l.attn.v_bias = self._vector(p + "attn.v_bias")
+        l.attn.o_bias = self._vector(p + "attn.o_bias")
+        l.attn.q_norm = self._vector(p + "attn.q_norm")
+        l.attn.k_norm = self._vector(p + "attn.k_norm")
+        l.attn.qk_norm_kind = {None: QK_NONE, "head": QK_HEAD, "full": QK_FULL}[a["qk_norm"]]
+        l.attn.heads = a["heads"]
+        l.attn.kv_heads = a["kv_heads"]
+        l.attn.head_dim = a["head_dim"]
+        l.attn.rope = -1 if a["rope"] is None else a["rope"]
+        l.attn.rope_dim = 0 if a["rope"] is None else 2 * self.ropes[l.attn.rope].half
+        l.attn.window = a["window"]
+        l.attn.scale = a["scale"]
+        l.attn.slot = n
+        self.max_heads_dim = imax(self.max_heads_dim, l.attn.heads * l.attn.head_dim)
+        self.max_kv_dim = imax(self.max_kv_dim, l.attn.kv_heads * l.attn.head_dim)
+        self.max_rep = imax(self.max_rep, l.attn.heads // l.attn.kv_heads)
+        self.max_head_dim = imax(self.max_head_dim, l.attn.head_dim)
+        return 0
+
+    cdef int _stack(self, expert_stack *s, str name, str activation) except -1:
+        t = self.file.tensor(name)
+        view = self.file.view(name)
+        self.keep.append(view)
+        s.base = address(view)
+        s.stride = t.stride
+        s.count = t.count
+        s.intermediate = t.shape[1]
+        s.activation = ACTIVATIONS[activation]
+        parts = {p.name: p for p in t.parts}
+        s.interleaved = "gate_up" in parts
+        s.gated = s.interleaved or "gate" in parts
+        first = parts["gate_up"] if s.interleaved else parts["gate"] if s.gated else parts["up"]
+        fill_matrix(&s.gate, first.format, first.shape[0], first.shape[1], NULL)
+        s.gate_at = first.offset
+        if s.gated and not s.interleaved:
+            fill_matrix(&s.up, parts["up"].format, parts["up"].shape[0], parts["up"].shape[1], NULL)
+            s.up_at = parts["up"].offset
+        down = parts["down"]
+        fill_matrix(&s.down, down.format, down.shape[0], down.shape[1], NULL)
+        s.down_at = down.offset
+        if s.gate.int8_act or s.down.int8_act:
+            self.float_weights = False
+        s.slot = self.n_stacks
+        self.verified[s.slot] = <uint8_t *>calloc(s.count, 1)
+        if self.verified[s.slot] == NULL:
+            raise MemoryError("no memory for the layer program")
+        self.n_stacks += 1
+        self.stack_names.append(name)
+        self.max_intermediate = imax(self.max_intermediate, s.intermediate)
+        return 0
+
+    cdef int _ffn(self, ffn_layer *l, int32_t n, dict f) except -1:
+        cdef str p = f"layers.{n}."
+        l.norm = self._vector(p + "ffn_norm")
+        l.norm_eps = self.norm_eps
+        l.moe = f["kind"] == "moe"
+        if not l.moe:
+            l.has_shared = True
+            self._stack(&l.shared, p + "mlp", f["activation"])
+            return 0
+        l.experts = f["experts"]
+        l.top_k = f["top_k"]
+        l.renormalise = f["renormalise"]
+        if l.experts > CL_MAX_EXPERTS or l.top_k > CL_MAX_TOP_K:
+            raise ValueError(f"layer {n} has {l.experts} experts, top-{l.top_k}; this build takes {CL_MAX_EXPERTS} and top-{CL_MAX_TOP_K}: "
+                             "rebuild with -Dmax_experts and -Dmax_top_k")
+        self.max_experts = imax(self.max_experts, l.experts)
+        self.max_top_k = imax(self.max_top_k, l.top_k)
+        self._matrix_f32(&l.router, p + "router")
+        self._stack(&l.routed, p + "experts", f["activation"])
+        if f["shared"] is not None:
+            l.has_shared = True
+            self._stack(&l.shared, p + "shared", f["activation"])
+            l.has_shared_gate = f["shared"]["gate"]
+            if l.has_shared_gate:
+                self._matrix_f32(&l.shared_gate, p + "shared_gate")
+        return 0
+
+    cdef int _matrix_f32(self, matrix *m, str name) except -1:
+        cdef bint float_weights = self.float_weights
+        self._matrix(m, name)
+        self.float_weights = float_weights
+        return 0
+
+    def verify_resident(self):
+        """Checks the CRC of everything but routed experts (they are checked on their first use). Raises FileError."""
+        from colibri_edge.file import FileError
+        from colibri_edge import _native
+
+        for name, t in self.file.tensors.items():
+            if name.endswith(".experts"):
+                continue
+            if _native.crc32c(self.file.view(name)) != t.crc[0]:
+                raise FileError(f"{self.file.path}: tensor {name} is damaged (its CRC-32C differs from the directory's); "
+                                "copy or convert the file again")
+
+    cdef int check_record(self, int32_t slot, int32_t e) except -1:
+        """The CRC of one expert's record on its first use."""
+        cdef str name = self.stack_names[slot]
+        t = self.file.tensors[name]
+        view = self.file.view(name, e)
+        cdef const uint8_t *p = address(view)
+        cdef size_t n = len(view)
+        cdef uint32_t want = t.crc[e], got
+        with nogil:
+            got = cl_crc32c(0, p, n)
+        if got != want:
+            raise EngineError(f"{self.file.path}: layer {name.split('.')[1]}, expert {e} is damaged: CRC-32C {got:08x}, wanted {want:08x}; "
+                              "copy or convert the file again")
+        return 0
+
+
+ctypedef struct norm_pass:
+    runtime *rt
+    const float *x
+    size_t ldx
+    const float *w
+    float eps
+    activations *out
+    int32_t hidden
+    bint quantise
+
+
+cdef void norm_token(void *ctx, int32_t t, int32_t worker) noexcept nogil:
+    cdef norm_pass *p = <norm_pass *>ctx
+    cdef float *y = p.out.x + <size_t>t * p.out.ldx
+    if p.w != NULL:
+        p.rt.k.rmsnorm(p.x + <size_t>t * p.ldx, p.w, y, p.hidden, p.eps)
+    if p.quantise:
+        p.rt.k.quantize(y, p.out.q + <size_t>t * (p.out.ldx / 32), <int32_t>p.out.ldx)
+
+
+cdef void norm(runtime *rt, const float *x, size_t ldx, const float *w, float eps, int32_t hidden, activations *out, int32_t nt) noexcept nogil:
+    """out = RMSNorm(x) in both forms (w NULL: quantise out.x as it stands)."""
+    cdef norm_pass p
+    p.rt = rt
+    p.x = x
+    p.ldx = ldx
+    p.w = w
+    p.eps = eps
+    p.out = out
+    p.hidden = hidden
+    p.quantise = out.q != NULL
+    cl_pool_run(rt.pool, norm_token, &p, nt)
+
+
+cdef int32_t acquire(void *owner, int32_t slot, const int32_t *experts, int32_t n) noexcept nogil:
+    """Mapped records: nothing to fetch, but each is checked once."""
+    cdef record_guard *g = <record_guard *>owner
+    cdef uint8_t *seen = g.verified[slot]
+    cdef int32_t i
+    for i in range(n):
+        if not seen[experts[i]]:
+            with gil:
+                try:
+                    (<Session>g.session).program.check_record(slot, experts[i])
+                except Exception as e:
+                    (<Session>g.session).error = e
+                    return -3
+            seen[experts[i]] = 1
+    return 0
+
+
+cdef class Session:
+    """One sequence of a Program.
+
+    ctx: positions; threads: of the pool; kv: "f32" or "f16"; chunk: tokens of one pass (prefill is cut into such chunks).
+    """
+
+    def __cinit__(self, Program program not None, int ctx, int threads, str kv="f16", int chunk=256):
+        self.program = program
+        self.ctx = round_up(ctx, 8)
+        self.chunk = imin(imin(chunk, CL_MAX_BATCH), imax(self.ctx, 1))
+        self.kv_type = KV_TYPES[kv]
+        self.rt.k = cl_get_kernels()
+        self.guard.verified = program.verified
+        self.guard.session = <void *>self
+        self.rt.acquire = acquire
+        self.rt.owner = &self.guard
+        self.rt.pool = cl_pool_new(threads)
+        if self.rt.pool == NULL:
+            raise MemoryError("no memory for the thread pool")
+        self.rt.threads = cl_pool_threads(self.rt.pool)
+        self._allocate_kv()
+        self.arena_bytes = self._layout(NULL)
+        self.arena = <uint8_t *>cl_aligned_alloc(ALIGN, self.arena_bytes)
+        if self.arena == NULL:
+            raise MemoryError(f"no memory for {self.arena_bytes} bytes of buffers; take a smaller chunk")
+        self._layout(self.arena)
+
+    def __dealloc__(self):
+        cl_pool_free(self.rt.pool)
+        cl_aligned_free(self.arena)
+        cl_aligned_free(self.kv)
+        free(self.views)
+
+    @property
+    def threads(self) -> int:
+        """Threads of the pool, the caller included."""
+        return self.rt.threads
+
+    @staticmethod
+    def kv_bytes_for(Program program not None, int ctx, str kv) -> int:
+        """Bytes of the KV cache at that context."""
+        cdef int32_t i
+        cdef int64_t total = 0, es = 2 if KV_TYPES[kv] == CL_KV_F16 else 4
+        for i in range(program.n_layers):
+            total += _kv_layer_bytes(&program.layers[i], round_up(ctx, 8), es)
+        return total
+
+    cdef int _allocate_kv(self) except -1:
+        cdef int32_t i
+        cdef int64_t es = 2 if self.kv_type == CL_KV_F16 else 4
+        cdef layer *l
+        cdef uint8_t *at
+        self.kv_bytes = 0
+        for i in range(self.program.n_layers):
+            self.kv_bytes += _kv_layer_bytes(&self.program.layers[i], self.ctx, es)
+        self.kv = <uint8_t *>cl_aligned_alloc(ALIGN, self.kv_bytes)
+        self.views = <kv_view *>calloc(imax(1, self.program.n_layers), sizeof(kv_view))
+        if self.kv == NULL or self.views == NULL:
+            raise MemoryError(f"no memory for a KV cache of {self.kv_bytes} bytes at a context of {self.ctx}; take a smaller one")
+        at = self.kv
+        for i in range(self.program.n_layers):
+            l = &self.program.layers[i]
+            self.views[i].kv_type = self.kv_type
+            self.views[i].k_head = <size_t>(es * self.ctx * l.attn.head_dim)
+            self.views[i].v_head = <size_t>(es * self.ctx * round_up(l.attn.head_dim, 8))
+            self.views[i].k = at
+            at += self.views[i].k_head * l.attn.kv_heads
+            self.views[i].v = at
+            at += self.views[i].v_head * l.attn.kv_heads
+        return 0
+
+    cdef int64_t _layout(self, uint8_t *base) except -1:
+        """Places every buffer from base on and returns the bytes that they take; with NULL only counts."""
+        cdef Program p = self.program
+        cdef int64_t n = 0, T = self.chunk
+        cdef int32_t i, k = p.max_top_k, w
+        cdef int64_t pairs = T * (k + 1), heads = pad(p.max_heads_dim)
+        self.ldx = pad(p.hidden)
+        self.x = <float *>_take(base, &n, T * self.ldx * 4)
+        self.normed.ldx = self.ldx
+        self.normed.x = <float *>_take(base, &n, T * self.ldx * 4)
+        self.normed.q = <cl_act8 *>_take(base, &n, T * self.ldx / 32 * sizeof(cl_act8))
+        self.attn.ldq = heads
+        self.attn.ldk = pad(p.max_kv_dim)
+        self.attn.q = <float *>_take(base, &n, T * heads * 4)
+        self.attn.k = <float *>_take(base, &n, T * self.attn.ldk * 4)
+        self.attn.v = <float *>_take(base, &n, T * self.attn.ldk * 4)
+        self.attn.out.ldx = heads
+        self.attn.out.x = <float *>_take(base, &n, T * heads * 4)
+        self.attn.out.q = <cl_act8 *>_take(base, &n, T * heads / 32 * sizeof(cl_act8))
+        self.ffn.input = self.normed
+        self.ffn.ld_scores = round_up(p.max_experts, 8)
+        self.ffn.scores = <float *>_take(base, &n, T * self.ffn.ld_scores * 4)
+        self.ffn.gate = <float *>_take(base, &n, T * 8 * 4)
+        self.ffn.ids = <int32_t *>_take(base, &n, T * k * 4)
+        self.ffn.weights = <float *>_take(base, &n, T * k * 4)
+        self.ffn.hidden.ldx = pad(p.max_intermediate)
+        self.ffn.hidden.x = <float *>_take(base, &n, pairs * self.ffn.hidden.ldx * 4)
+        self.ffn.hidden.q = <cl_act8 *>_take(base, &n, pairs * self.ffn.hidden.ldx / 32 * sizeof(cl_act8))
+        self.ffn.first = <int32_t *>_take(base, &n, (p.max_experts + 3) * 4)
+        cdef uint8_t *groups = <uint8_t *>_take(base, &n, groups_bytes(<int32_t>T, k, p.max_experts))
+        if base != NULL:
+            groups_init(&self.ffn.groups, groups, <int32_t>T, k, p.max_experts)
+        self.ffn.x = self.x
+        self.ffn.ldx = self.ldx
+        self.cos = <float **>_take(base, &n, imax(1, p.n_ropes) * sizeof(float *))
+        self.sin = <float **>_take(base, &n, imax(1, p.n_ropes) * sizeof(float *))
+        cdef float *table
+        for i in range(p.n_ropes):
+            table = <float *>_take(base, &n, T * p.ropes[i].half * 8)
+            if base != NULL:
+                self.cos[i] = table
+                self.sin[i] = table + T * p.ropes[i].half
+        self.head_rows = imin(HEAD_ROWS, <int32_t>T)
+        self.ld_logits = round_up(p.vocab, 8)
+        self.logits = <float *>_take(base, &n, self.head_rows * self.ld_logits * 4)
+        self.rt.scratch_bytes = imax(<int32_t>ffn_scratch(<int32_t>T, k), cl_attn_scratch(p.max_rep, p.max_head_dim) * 4)
+        self.rt.scratch = <uint8_t **>_take(base, &n, MAX_THREADS * sizeof(uint8_t *))
+        for w in range(self.rt.threads):
+            groups = <uint8_t *>_take(base, &n, self.rt.scratch_bytes)
+            if base != NULL:
+                self.rt.scratch[w] = groups
+        return n
+
+    cdef void _embed(self, const int32_t *tokens, int32_t n) noexcept nogil:
+        cdef int32_t t, i, r
+        cdef Program p = self.program
+        cdef double s, c
+        cdef float *row
+        cdef rope_spec *spec
+        for t in range(n):
+            row = self.x + <size_t>t * self.ldx
+            cl_dequant_row(p.embed.fmt, p.embed.w, tokens[t], p.hidden, row)
+            if p.embed_scale != 1.0:
+                for i in range(p.hidden):
+                    row[i] = row[i] * p.embed_scale
+        for r in range(p.n_ropes):
+            spec = &p.ropes[r]
+            for t in range(n):
+                for i in range(spec.half):
+                    cl_sincos(<double>(self.pos + t) * <double>spec.inv_freq[i], &s, &c)
+                    self.cos[r][t * spec.half + i] = <float>(c * spec.factor)
+                    self.sin[r][t * spec.half + i] = <float>(s * spec.factor)
+
+    cdef void _attention(self, const attn_layer *l, int32_t n) noexcept nogil:
+        cdef mm_job jobs[3]
+        cdef runtime *rt = &self.rt
+        cdef int32_t i, width = l.heads * l.head_dim
+        cdef float *cos = self.cos[l.rope] if l.rope >= 0 else NULL
+        cdef float *sin = self.sin[l.rope] if l.rope >= 0 else NULL
+        memset(jobs, 0, sizeof jobs)
+        enter(rt, ST_NORM)
+        norm(rt, self.x, self.ldx, l.norm, l.norm_eps, self.program.hidden, &self.normed, n)
+        enter(rt, ST_ATTN_PROJ)
+        jobs[0].m = &l.q
+        jobs[0].y = self.attn.q
+        jobs[0].ldy = self.attn.ldq
+        jobs[0].bias = l.q_bias
+        jobs[1].m = &l.k
+        jobs[1].y = self.attn.k
+        jobs[1].ldy = self.attn.ldk
+        jobs[1].bias = l.k_bias
+        jobs[2].m = &l.v
+        jobs[2].y = self.attn.v
+        jobs[2].ldy = self.attn.ldk
+        jobs[2].bias = l.v_bias
+        matmul(rt, &self.normed, n, jobs, 3)
+        enter(rt, ST_ATTN)
+        attend(rt, l, &self.views[l.slot], &self.attn, cos, sin, self.pos, n)
+        if width < self.program.max_heads_dim:  # the rest of the row may hold another layer's wider output
+            for i in range(n):
+                memset(self.attn.out.x + <size_t>i * self.attn.out.ldx + width, 0, (self.attn.out.ldx - width) * sizeof(float))
+        enter(rt, ST_ATTN_PROJ)
+        if l.o.int8_act:
+            norm(rt, NULL, 0, NULL, 0.0, 0, &self.attn.out, n)
+        jobs[0].m = &l.o
+        jobs[0].y = self.x
+        jobs[0].ldy = self.ldx
+        jobs[0].bias = l.o_bias
+        jobs[0].add = True
+        matmul(rt, &self.attn.out, n, jobs, 1)
+
+    cdef int32_t forward(self, const int32_t *tokens, int32_t n) noexcept nogil:
+        """Runs n <= chunk tokens through all layers; the residual stream of each stays in x. 0, -2 (router), -3 (record)."""
+        cdef Program p = self.program
+        cdef layer *l
+        cdef int32_t i, rc
+        self.rt.mark = cl_now_ns()
+        self.rt.current = ST_OTHER
+        enter(&self.rt, ST_EMBED)
+        self._embed(tokens, n)
+        for i in range(p.n_layers):
+            l = &p.layers[i]
+            self._attention(&l.attn, n)
+            enter(&self.rt, ST_NORM)
+            norm(&self.rt, self.x, self.ldx, l.ffn.norm, l.ffn.norm_eps, p.hidden, &self.normed, n)
+            rc = ffn(&self.rt, &l.ffn, &self.ffn, n)
+            if rc:
+                self.status = i
+                return rc
+        self.pos += n
+        enter(&self.rt, ST_OTHER)
+        return 0
+
+    cdef void head(self, int32_t t0, int32_t n) noexcept nogil:
+        """Logits of the chunk's tokens t0 .. t0+n-1, n <= head_rows, into logits."""
+        cdef mm_job job
+        cdef int32_t t, i
+        cdef float cap = self.program.logit_softcap
+        cdef float *row
+        memset(&job, 0, sizeof job)
+        enter(&self.rt, ST_HEAD)
+        norm(&self.rt, self.x + <size_t>t0 * self.ldx, self.ldx, self.program.output_norm, self.program.norm_eps, self.program.hidden,
+             &self.normed, n)
+        job.m = &self.program.output
+        job.y = self.logits
+        job.ldy = self.ld_logits
+        matmul(&self.rt, &self.normed, n, &job, 1)
+        if cap > 0.0:
+            for t in range(n):
+                row = self.logits + <size_t>t * self.ld_logits
+                for i in range(self.program.vocab):
+                    row[i] = cap - 2.0 * cap / (1.0 + cl_expf(2.0 * row[i] / cap))
+        enter(&self.rt, ST_OTHER)
+
+    cdef int _fail(self, int32_t rc) except -1 nogil:
+        with gil:
+            if self.error is not None:
+                e, self.error = self.error, None
+                raise e
+            raise EngineError(f"layer {self.status}: the router's scores hold a NaN; the weights are damaged or overflow")
+
+    cdef int feed_tokens(self, const int32_t *tokens, int32_t n, bint want_logits) except -1 nogil:
+        """Feeds n tokens (checked by the caller); with want_logits the last one's logits stand in logits[0]."""
+        cdef int32_t t = 0, m = 0, rc
+        while t < n:
+            m = imin(self.chunk, n - t)
+            rc = self.forward(tokens + t, m)
+            if rc:
+                self._fail(rc)
+            t += m
+        if want_logits and n > 0:
+            self.head(m - 1, 1)
+        return 0
+
+    def check_tokens(self, tokens) -> object:
+        """tokens as an int32 array; ValueError where an id is outside the vocabulary or the context is full."""
+        import numpy as np
+
+        ids = np.ascontiguousarray(tokens, dtype=np.int64).reshape(-1)
+        if len(ids) and (ids.min() < 0 or ids.max() >= self.program.vocab):
+            bad = ids[(ids < 0) | (ids >= self.program.vocab)][0]
+            raise ValueError(f"token id {bad} is outside the vocabulary of {self.program.vocab}")
+        if self.pos + len(ids) > self.ctx:
+            raise ValueError(f"{self.pos} + {len(ids)} tokens do not fit the context of {self.ctx}; load the model with a larger ctx")
+        return ids.astype(np.int32)
+
+    def feed(self, tokens, bint want_logits=True) -> None:
+        """Appends tokens to the sequence; poll-free, one call may hold many chunks."""
+        cdef const int32_t[::1] ids = self.check_tokens(tokens)
+        cdef int32_t n = <int32_t>ids.shape[0]
+        if n:
+            with nogil:
+                self.feed_tokens(&ids[0], n, want_logits)
+
+    def logits_view(self):
+        """The last fed token's logits, float32 [vocab]; overwritten by the next feed."""
+        import numpy as np
+
+        return np.asarray(<float[:self.program.vocab]>self.logits)
+
+    def all_logits(self, tokens, float[:, ::1] out not None) -> None:
+        """Feeds tokens and writes the logits of each, out [tokens, vocab] float32."""
+        cdef const int32_t[::1] ids = self.check_tokens(tokens)
+        cdef int32_t n = <int32_t>ids.shape[0], t = 0, m, h, j, i, rc
+        if out.shape[0] != n or out.shape[1] != self.program.vocab:
+            raise ValueError(f"out is [{out.shape[0]}, {out.shape[1]}], wanted [{n}, {self.program.vocab}]")
+        with nogil:
+            while t < n:
+                m = imin(self.chunk, n - t)
+                rc = self.forward(&ids[t], m)
+                if rc:
+                    self._fail(rc)
+                h = 0
+                while h < m:
+                    j = imin(self.head_rows, m - h)
+                    self.head(h, j)
+                    for i in range(j):
+                        memcpy(&out[t + h + i, 0], self.logits + <size_t>i * self.ld_logits, self.program.vocab * sizeof(float))
+                    h += j
+                t += m
+
+    def rewind(self, int pos) -> None:
+        """Forgets all positions from pos on."""
+        if pos < 0 or pos > self.pos:
+            raise ValueError(f"cannot rewind to {pos}, wanted 0 to {self.pos}")
+        self.pos = pos
+
+    def timing(self) -> dict:
+        """Seconds spent per stage since the session was made."""
+        return {name: self.rt.ns[i] * 1e-9 for i, name in enumerate(STAGES)}
+
+
+cdef int64_t _kv_layer_bytes(const layer *l, int64_t ctx, int64_t es) noexcept nogil:
+    return es * ctx * l.attn.kv_heads * (l.attn.head_dim + round_up(l.attn.head_dim, 8))
+
+
+cdef void *_take(uint8_t *base, int64_t *n, int64_t nbytes) noexcept nogil:
+    cdef int64_t at = n[0]
+    n[0] = at + (nbytes + ALIGN - 1) // ALIGN * ALIGN
+    return base + at if base != NULL else NULL
