@@ -2,7 +2,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from colibri_edge.core.attention cimport attn_buffers, attn_layer, kv_view
-from colibri_edge.core.ffn cimport ffn_buffers, ffn_layer
+from colibri_edge.core.ffn cimport expert_stack, ffn_buffers, ffn_layer
 from colibri_edge.core.runtime cimport activations, matrix, runtime
 
 ctypedef struct rope_spec:
@@ -37,6 +37,12 @@ cdef class Program:
     cdef float norm_eps, embed_scale, logit_softcap
     cdef list stack_names
     cdef int check_record(self, int32_t slot, int32_t e) except -1
+    cdef int _matrix(self, matrix *m, str name) except -1
+    cdef int _matrix_f32(self, matrix *m, str name) except -1
+    cdef const float *_vector(self, str name) except? NULL
+    cdef int _attention(self, layer *l, int32_t n, dict a) except -1
+    cdef int _ffn(self, ffn_layer *l, int32_t n, dict f) except -1
+    cdef int _stack(self, expert_stack *s, str name, str activation) except -1
 
 
 cdef class Session:
@@ -61,6 +67,11 @@ cdef class Session:
     cdef size_t ld_logits
     cdef int32_t head_rows
     cdef int32_t status
+    cdef int _allocate_kv(self) except -1
+    cdef int64_t _layout(self, uint8_t *base) except -1
+    cdef void _embed(self, const int32_t *tokens, int32_t n) noexcept nogil
+    cdef void _attention(self, const attn_layer *l, int32_t n) noexcept nogil
+    cdef int _fail(self, int32_t rc) except -1 nogil
     cdef int32_t forward(self, const int32_t *tokens, int32_t n) noexcept nogil
     cdef void head(self, int32_t t0, int32_t n) noexcept nogil
     cdef int feed_tokens(self, const int32_t *tokens, int32_t n, bint want_logits) except -1 nogil

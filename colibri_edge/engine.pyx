@@ -428,18 +428,17 @@ cdef class Session:
 
     cdef void _embed(self, const int32_t *tokens, int32_t n) noexcept nogil:
         cdef int32_t t, i, r
-        cdef Program p = self.program
         cdef double s, c
         cdef float *row
         cdef rope_spec *spec
         for t in range(n):
             row = self.x + <size_t>t * self.ldx
-            cl_dequant_row(p.embed.fmt, p.embed.w, tokens[t], p.hidden, row)
-            if p.embed_scale != 1.0:
-                for i in range(p.hidden):
-                    row[i] = row[i] * p.embed_scale
-        for r in range(p.n_ropes):
-            spec = &p.ropes[r]
+            cl_dequant_row(self.program.embed.fmt, self.program.embed.w, tokens[t], self.program.hidden, row)
+            if self.program.embed_scale != 1.0:
+                for i in range(self.program.hidden):
+                    row[i] = row[i] * self.program.embed_scale
+        for r in range(self.program.n_ropes):
+            spec = &self.program.ropes[r]
             for t in range(n):
                 for i in range(spec.half):
                     cl_sincos(<double>(self.pos + t) * <double>spec.inv_freq[i], &s, &c)
@@ -452,7 +451,7 @@ cdef class Session:
         cdef int32_t i, width = l.heads * l.head_dim
         cdef float *cos = self.cos[l.rope] if l.rope >= 0 else NULL
         cdef float *sin = self.sin[l.rope] if l.rope >= 0 else NULL
-        memset(jobs, 0, sizeof jobs)
+        memset(jobs, 0, sizeof(jobs))
         enter(rt, ST_NORM)
         norm(rt, self.x, self.ldx, l.norm, l.norm_eps, self.program.hidden, &self.normed, n)
         enter(rt, ST_ATTN_PROJ)
@@ -486,18 +485,17 @@ cdef class Session:
 
     cdef int32_t forward(self, const int32_t *tokens, int32_t n) noexcept nogil:
         """Runs n <= chunk tokens through all layers; the residual stream of each stays in x. 0, -2 (router), -3 (record)."""
-        cdef Program p = self.program
         cdef layer *l
         cdef int32_t i, rc
         self.rt.mark = cl_now_ns()
         self.rt.current = ST_OTHER
         enter(&self.rt, ST_EMBED)
         self._embed(tokens, n)
-        for i in range(p.n_layers):
-            l = &p.layers[i]
+        for i in range(self.program.n_layers):
+            l = &self.program.layers[i]
             self._attention(&l.attn, n)
             enter(&self.rt, ST_NORM)
-            norm(&self.rt, self.x, self.ldx, l.ffn.norm, l.ffn.norm_eps, p.hidden, &self.normed, n)
+            norm(&self.rt, self.x, self.ldx, l.ffn.norm, l.ffn.norm_eps, self.program.hidden, &self.normed, n)
             rc = ffn(&self.rt, &l.ffn, &self.ffn, n)
             if rc:
                 self.status = i
@@ -512,7 +510,7 @@ cdef class Session:
         cdef int32_t t, i
         cdef float cap = self.program.logit_softcap
         cdef float *row
-        memset(&job, 0, sizeof job)
+        memset(&job, 0, sizeof(job))
         enter(&self.rt, ST_HEAD)
         norm(&self.rt, self.x + <size_t>t0 * self.ldx, self.ldx, self.program.output_norm, self.program.norm_eps, self.program.hidden,
              &self.normed, n)
@@ -547,14 +545,21 @@ cdef class Session:
             self.head(m - 1, 1)
         return 0
 
-    def check_tokens(self, tokens) -> object:
-        """tokens as an int32 array; ValueError where an id is outside the vocabulary or the context is full."""
+    def check_ids(self, tokens) -> object:
+        """tokens as an int64 array; ValueError where an id is outside the vocabulary."""
         import numpy as np
 
         ids = np.ascontiguousarray(tokens, dtype=np.int64).reshape(-1)
         if len(ids) and (ids.min() < 0 or ids.max() >= self.program.vocab):
             bad = ids[(ids < 0) | (ids >= self.program.vocab)][0]
             raise ValueError(f"token id {bad} is outside the vocabulary of {self.program.vocab}")
+        return ids
+
+    def check_tokens(self, tokens) -> object:
+        """tokens as an int32 array; ValueError where an id is outside the vocabulary or the context is full."""
+        import numpy as np
+
+        ids = self.check_ids(tokens)
         if self.pos + len(ids) > self.ctx:
             raise ValueError(f"{self.pos} + {len(ids)} tokens do not fit the context of {self.ctx}; load the model with a larger ctx")
         return ids.astype(np.int32)

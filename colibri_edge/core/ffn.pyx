@@ -179,14 +179,14 @@ cdef int32_t ffn(runtime *rt, const ffn_layer *l, ffn_buffers *b, int32_t nt) no
     cdef pass_t p
     cdef mm_job jobs[2]
     cdef int32_t i, njobs = 1, total = 0
-    memset(&p, 0, sizeof p)
+    memset(&p, 0, sizeof(p))
     p.rt = rt
     p.l = l
     p.b = b
     p.nt = nt
     if l.moe:
         enter(rt, ST_ROUTER)
-        memset(jobs, 0, sizeof jobs)
+        memset(jobs, 0, sizeof(jobs))
         jobs[0].m = &l.router
         jobs[0].y = b.scores
         jobs[0].ldy = b.ld_scores

@@ -1,0 +1,233 @@
+"""Whole models: loading, logits, generation, chat.
+
+Owns: what a user of a model file calls. One model instance holds one sequence and belongs to one thread at a time; a prompt that
+begins as the last one did pays only for what is new, with the same bits as a cold start (docs/numerics.md).
+Refuses: prompts longer than the context, sampling settings out of range, chat without a chat template.
+"""
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from colibri_edge import limits
+from colibri_edge.engine import Program, Session
+from colibri_edge.file import ColibriFile
+
+DEFAULT_CONTEXT = 4096
+BASE_BYTES = 48 << 20   # Python, numpy, the tokenizer's regular expressions; measured, see docs/decisions.md
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One generated token: its id and the text that became complete with it (may be empty)."""
+
+    id: int
+    text: str
+
+
+class Generation(Iterator):
+    """A running answer: iterate over its tokens; the facts stand in its attributes when it has ended.
+
+    text (so far), tokens (ids), prompt_tokens, finish_reason ("stop", "length", None while it runs), ttft_s, prefill_s, decode_s.
+    """
+
+    def __init__(self, model: Model, prompt: list[int], sampler, stream, max_tokens: int):
+        self.prompt_tokens = len(prompt)
+        self.cached_tokens = 0
+        self.text = ""
+        self.tokens: list[int] = []
+        self.finish_reason: str | None = None
+        self.ttft_s = self.prefill_s = self.decode_s = 0.0
+        self._steps = self._run(model, prompt, sampler, stream, max_tokens)
+
+    def __next__(self) -> Token:
+        return next(self._steps)
+
+    @property
+    def completion_tokens(self) -> int:
+        """Tokens generated so far, an end token included."""
+        return len(self.tokens)
+
+    @property
+    def prefill_tok_s(self) -> float:
+        """Prompt tokens computed a second (those of the kept prefix not counted)."""
+        return (self.prompt_tokens - self.cached_tokens) / self.prefill_s if self.prefill_s else 0.0
+
+    @property
+    def decode_tok_s(self) -> float:
+        """Tokens a second after the first."""
+        return (len(self.tokens) - 1) / self.decode_s if self.decode_s and len(self.tokens) > 1 else 0.0
+
+    def _run(self, model, prompt, sampler, stream, max_tokens):
+        start = time.perf_counter()
+        self.cached_tokens = model._prefill(prompt)
+        self.prefill_s = time.perf_counter() - start
+        session = model.session
+        logits = session.logits_view()
+        sampler.accept_prompt(prompt)
+        first = None
+        while True:
+            token = sampler.sample(logits)
+            now = time.perf_counter()
+            first = first or now
+            self.ttft_s = first - start
+            self.decode_s = now - first
+            self.tokens.append(token)
+            text = stream.push(token)
+            if stream.finish_reason is None and session.pos >= session.ctx:
+                text += stream.finish("length")
+            self.text += text
+            self.finish_reason = stream.finish_reason
+            yield Token(token, text)
+            if self.finish_reason is not None:
+                return
+            model._fed.append(token)
+            session.feed((token,))
+
+
+class Model:
+    """A loaded model. Make one with :meth:`load`."""
+
+    def __init__(self, file: ColibriFile, program: Program, session: Session):
+        self.file = file
+        self.program = program
+        self.session = session
+        self._fed: list[int] = []
+        self._tokenizer = None
+        self._template = None
+
+    @classmethod
+    def load(cls, path, *, threads: int | None = None, ram: str | int | None = None, ctx: int | None = None, kv: str = "auto",
+             chunk: int = 256, progress=None) -> Model:
+        """Opens MODEL: a .colibri file, a .gguf file, a Hugging Face folder, or "demo".
+
+        threads: default, the physical cores that this process may use. ram: ceiling in bytes or such as "2GiB"; a model that does
+        not fit is refused before anything is loaded. ctx: positions, default the smaller of 4,096 and the model's own.
+        kv: "f32", "f16", or "auto": float32 for float weights, float16 for quantised ones. chunk: tokens of one prefill pass.
+        Raises FileError, FileNotFoundError or ValueError, each with what to do.
+        """
+        from colibri_edge.convert.cache import resolve
+
+        file = ColibriFile(resolve(str(path), progress=progress) if progress else resolve(str(path)))
+        program = Program(file)
+        if threads is not None and threads < 1:
+            raise ValueError(f"threads is {threads}, wanted at least 1")
+        if chunk < 1:
+            raise ValueError(f"chunk is {chunk}, wanted at least 1")
+        ctx = min(DEFAULT_CONTEXT, program.context) if ctx is None else ctx
+        if not 1 <= ctx <= program.context:
+            raise ValueError(f"ctx is {ctx}, wanted 1 to {program.context}, the context that the model was made for")
+        if kv == "auto":
+            kv = "f32" if program.float_weights else "f16"
+        elif kv not in ("f32", "f16"):
+            raise ValueError(f"kv is {kv!r}, wanted 'auto', 'f32' or 'f16'")
+        if ram is not None:
+            _check_budget(file, program, ctx, kv, limits.parse_bytes(ram))
+        program.verify_resident()
+        session = Session(program, ctx, threads or limits.default_threads(), kv, chunk)
+        return cls(file, program, session)
+
+    @property
+    def tokenizer(self):
+        """The model's tokenizer (colibri_edge.text.tokenizer.Tokenizer)."""
+        if self._tokenizer is None:
+            from colibri_edge.text.tokenizer import Tokenizer
+
+            view = self.file.tokenizer_view()
+            if view is None:
+                raise ValueError(f"{self.file.path} holds no tokenizer; convert from a source that has one, or use token ids")
+            self._tokenizer = Tokenizer(view)
+        return self._tokenizer
+
+    @property
+    def eos_ids(self) -> tuple[int, ...]:
+        """All token ids that end an answer: the generation defaults' and the tokenizer's."""
+        listed = self.file.meta.get("generation", {}).get("eos_token_ids", [])
+        own = self.tokenizer.eos_ids if self.file.tokenizer_view() is not None else ()
+        return tuple(dict.fromkeys([*listed, *own]))
+
+    def logits(self, tokens: Sequence[int]) -> np.ndarray:
+        """Teacher-forced logits from a fresh state: tokens (T,) -> float32 (T, vocab)."""
+        ids = np.asarray(tokens, dtype=np.int64)
+        self.reset()
+        out = np.empty((len(ids), self.program.vocab), np.float32)
+        if len(ids):
+            self.session.all_logits(ids, out)
+        self._fed = ids.tolist()
+        return out
+
+    def reset(self) -> None:
+        """Forgets the sequence."""
+        self.session.rewind(0)
+        self._fed = []
+
+    def generate(self, prompt: str | Sequence[int], max_tokens: int = 256, *, stop: Iterable[str] = (), **sampling) -> Generation:
+        """Continues a raw prompt (text, tokenised by the tokenizer's own rule, or token ids).
+
+        sampling: temperature, top_k, top_p, min_p, repetition_penalty, seed; what is not given comes from the model's generation
+        defaults, else greedy. Yields Token objects; see Generation. Raises ValueError for an empty prompt or wrong settings.
+        """
+        ids = self.tokenizer.encode(prompt, add_special=True) if isinstance(prompt, str) else list(prompt)
+        return self._start(ids, max_tokens, stop, sampling)
+
+    def chat(self, messages: Sequence[dict], max_tokens: int = 1024, *, tools: Sequence[dict] | None = None, stop: Iterable[str] = (),
+             **sampling) -> Generation:
+        """Answers a conversation through the model's chat template. Raises TemplateError where there is none or it refuses."""
+        return self._start(self.chat_tokens(messages, tools=tools), max_tokens, stop, sampling)
+
+    def chat_tokens(self, messages: Sequence[dict], tools: Sequence[dict] | None = None) -> list[int]:
+        """The token ids of a conversation with the generation prompt; control tokens come from template markup only."""
+        if self._template is None:
+            from colibri_edge.text.template import ChatTemplate
+
+            self._template = ChatTemplate.for_tokenizer(self.file.meta.get("chat_template"), self.tokenizer)
+        return self.tokenizer.encode_segments(self._template.render(messages, tools=tools, add_generation_prompt=True))
+
+    def _start(self, ids: list[int], max_tokens: int, stop, sampling: dict) -> Generation:
+        from colibri_edge.core.sampler import Sampler
+        from colibri_edge.text.stream import TextStream
+
+        if not ids:
+            raise ValueError("the prompt is empty and the tokenizer adds no start token; give at least one token")
+        if isinstance(max_tokens, bool) or not isinstance(max_tokens, int) or max_tokens < 1:
+            raise ValueError(f"max_tokens is {max_tokens!r}, wanted a whole number of at least 1")
+        if len(ids) > self.session.ctx:
+            raise ValueError(f"the prompt has {len(ids)} tokens, the context {self.session.ctx}; shorten it or load with a larger ctx")
+        self.session.check_ids(ids)
+        defaults = {k: v for k, v in self.file.meta.get("generation", {}).items() if k != "eos_token_ids"}
+        if sampling.get("temperature") is None and sampling.get("seed") is None and not defaults.pop("do_sample", True):
+            defaults.pop("temperature", None)
+        settings = {**defaults, **{k: v for k, v in sampling.items() if v is not None}}
+        settings.pop("do_sample", None)
+        has_text = self.file.tokenizer_view() is not None
+        banned = self.tokenizer.banned(self.program.vocab) if has_text else None
+        sampler = Sampler(self.program.vocab, banned=banned, **settings)
+        if not has_text:
+            raise ValueError(f"{self.file.path} holds no tokenizer, so no text can be generated; use logits()")
+        stream = TextStream(self.tokenizer.stream(skip_special=True), stop, self.eos_ids, max_tokens)
+        return Generation(self, ids, sampler, stream, max_tokens)
+
+    def _prefill(self, ids: list[int]) -> int:
+        """Brings the session to the end of ids, keeping the common prefix; returns its length. At least the last token is fed."""
+        same = 0
+        for a, b in zip(self._fed, ids[:-1], strict=False):
+            if a != b:
+                break
+            same += 1
+        self.session.rewind(same)
+        self._fed = ids[:same]
+        self.session.feed(ids[same:])
+        self._fed = list(ids)
+        return same
+
+
+def _check_budget(file: ColibriFile, program: Program, ctx: int, kv: str, ram: int) -> None:
+    """Refuses, with a table, a model that does not fit a ceiling of `ram` bytes."""
+    need = {"weights": file.size, "KV cache": Session.kv_bytes_for(program, ctx, kv), "buffers and Python": BASE_BYTES}
+    total = sum(need.values())
+    if total > ram:
+        rows = "\n".join(f"  {name:20} {n / 2**20:10.1f} MiB" for name, n in [*need.items(), ("sum", total), ("ceiling", ram)])
+        raise ValueError(f"the model does not fit ram={ram}:\n{rows}\ntake a smaller context or quantisation, or more memory")
