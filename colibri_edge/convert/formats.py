@@ -228,14 +228,15 @@ def _names(fmt: str) -> list[str]:
     return names
 
 
-def _interleave(fmt: str, planes: dict[str, np.ndarray]) -> np.ndarray:
-    """planes [R, nb, ...] -> uint8[G, nb * block_bytes]."""
+def _interleave(fmt: str, planes: dict[str, np.ndarray], out: np.ndarray | None = None) -> np.ndarray:
+    """planes [R, nb, ...] -> uint8[G, nb * block_bytes], into `out` when it is given."""
     rows, nb = planes["d"].shape
-    out = np.empty((rows // 8, nb), R8[fmt])
+    out = np.empty((rows // 8, nb * R8[fmt].itemsize), np.uint8) if out is None else out
+    blocks = out.view(R8[fmt])
     for name in _names(fmt):
         x = planes[name]
-        _field(out, name)[...] = np.moveaxis(x.reshape(rows // 8, 8, *x.shape[1:]), 1, -1)
-    return out.view("u1").reshape(rows // 8, -1)
+        _field(blocks, name)[...] = np.moveaxis(x.reshape(rows // 8, 8, *x.shape[1:]), 1, -1)
+    return out
 
 
 def _separate(fmt: str, r8: np.ndarray) -> dict[str, np.ndarray]:
@@ -325,10 +326,10 @@ def source_row_bytes(fmt: str, cols: int) -> int:
     return cols * FLOATS[fmt].itemsize if fmt in FLOATS else cols // FORMATS[fmt].k * GGML[fmt].itemsize
 
 
-def pack_r8(fmt: str, raw: np.ndarray) -> np.ndarray:
+def pack_r8(fmt: str, raw: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
     """Source rows uint8[R, row bytes] (GGUF blocks or raw floats; R a multiple of 8) -> R8 uint8[G, group bytes].
 
-    Lossless. Rows of floats are padded with zeros to a multiple of 32 columns.
+    Lossless. Rows of floats are padded with zeros to a multiple of 32 columns. out: where to put it, rows may be apart.
     """
     rows = len(raw)
     if rows % 8:
@@ -338,9 +339,11 @@ def pack_r8(fmt: str, raw: np.ndarray) -> np.ndarray:
         if x.shape[1] % 32:
             x = np.pad(x, ((0, 0), (0, -x.shape[1] % 32)))
         x = x.reshape(rows // 8, 8, -1, 32).transpose(0, 2, 3, 1)
-        return np.ascontiguousarray(x).view("u1").reshape(rows // 8, -1)
+        out = np.empty((rows // 8, x[0].nbytes), np.uint8) if out is None else out
+        out.view(FLOATS[fmt]).reshape(x.shape)[...] = x
+        return out
     blocks = np.ascontiguousarray(raw).view(GGML[fmt])
-    return _interleave(fmt, _FROM_GGML.get(fmt, _planes_plain)(blocks))
+    return _interleave(fmt, _FROM_GGML.get(fmt, _planes_plain)(blocks), out)
 
 
 def unpack_r8(fmt: str, r8: np.ndarray, cols: int) -> np.ndarray:

@@ -112,7 +112,8 @@ class _Cursor:
         if kind == STRING:
             return self.string(key)
         if kind in SCALARS:
-            return self.number(SCALARS[kind], key)
+            v = self.number(SCALARS[kind], key)
+            return float(str(np.float32(v))) if SCALARS[kind] == "f" else v      # 1e-06, not 9.99999997e-07
         if kind != ARRAY:
             self.fail(f"{key} has the unknown type {kind}")
         kind, count = self.number("I", f"type of {key}"), self.number("Q", f"count of {key}")

@@ -26,7 +26,7 @@ from .source import ConvertError, Rows
 
 QUANTS = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_k", "q6_k")
 LINE, PAGE, SECTION = 64, 4096, 65536
-PACK_BYTES = 2 << 20         # source bytes of a chunk that is reordered
+PACK_BYTES = 1 << 19         # source bytes of a chunk that is reordered
 FLOAT_WEIGHTS = 1 << 19      # weights of a chunk that is requantised
 
 
@@ -54,23 +54,26 @@ class Matrix:
     def stream(self) -> Iterator[tuple[np.ndarray, int]]:
         """(R8 bytes uint8[n], source bytes they came from)"""
         same = all(s.format == self.format for s in self.sources)
+        group = FORMATS[self.format].group_bytes(self.cols)
         row = self.sources[0].tensor.row_bytes
         step = PACK_BYTES // row if same else FLOAT_WEIGHTS // self.cols
         step = max(8, step // (8 * len(self.sources)) * 8)
         for first in range(0, self.rows, step):
             last = min(first + step, self.rows)
-            packed = [self._pack(s, first, last, same) for s in self.sources]
-            out = packed[0] if len(packed) == 1 else np.stack(packed, axis=1)
+            out = np.empty((-(-(last - first) // 8), len(self.sources), group), np.uint8)
+            for i, source in enumerate(self.sources):
+                self._pack(source, first, last, same, out[:, i])
             yield out.reshape(-1), sum((last - first) * s.tensor.row_bytes for s in self.sources)
 
-    def _pack(self, source: Rows, first: int, last: int, same: bool) -> np.ndarray:
+    def _pack(self, source: Rows, first: int, last: int, same: bool, out: np.ndarray) -> None:
         raw = source.read(first, last)
         if len(raw) % 8:
             raw = np.concatenate([raw, np.zeros((-len(raw) % 8, raw.shape[1]), np.uint8)])
         if same:
-            return pack_r8(self.format, raw)
+            pack_r8(self.format, raw, out)
+            return
         try:
-            return quantise(self.format, rows_to_float(source.format, raw))
+            out[...] = quantise(self.format, rows_to_float(source.format, raw))
         except ValueError as e:
             raise ConvertError(f"tensor {source.tensor.name}, rows {source.first + first} to {source.first + last}: "
                                f"{e}") from None

@@ -1,0 +1,423 @@
+"""Tiny random models of the real transformers classes, and what the tests do with them.
+
+Owns: `TINY` (at least three models per family), `build(tiny, folder)`, the references `reference_logits` and `greedy`,
+`dequantised_copy(colibri, folder)` (the same model in transformers on a .colibri file's weights) and
+`write_gguf(folder, path, types)`. Weights are redrawn from a fixed seed with a spread that makes tokens vary.
+transformers, torch and gguf are test dependencies; nothing here is imported at run time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+
+E = 12
+CLASSES = {"llama": "Llama", "qwen3": "Qwen3", "mixtral": "Mixtral", "qwen2_moe": "Qwen2Moe", "qwen3_moe": "Qwen3Moe",
+           "olmoe": "Olmoe"}
+YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 64}
+LLAMA3 = {"rope_type": "llama3", "rope_theta": 5000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+          "original_max_position_embeddings": 128}
+LINEAR = {"rope_type": "linear", "rope_theta": 10000.0, "factor": 2.5}
+
+
+@dataclass(frozen=True)
+class Tiny:
+    """name: family-variant. config: arguments of the configuration class. layout: how the folder is written:
+    "single", "sharded", "fused" (3-D expert tensors), "old" (sharded, the configuration in the old spelling).
+    dtype: of the file's tensors."""
+
+    name: str
+    config: dict = field(hash=False)
+    layout: str = "single"
+    dtype: str = "float32"
+
+    @property
+    def family(self) -> str:
+        return self.name.split("-")[0]
+
+
+def _t(name: str, layout: str = "single", dtype: str = "float32", **config) -> Tiny:
+    base = {"vocab_size": 320, "hidden_size": 64, "intermediate_size": 172, "num_hidden_layers": 2,
+            "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 512, "bos_token_id": None,
+            "eos_token_id": None, "pad_token_id": None}
+    return Tiny(name, base | config, layout, dtype)
+
+
+TINY = [
+    _t("llama-plain"),
+    _t("llama-llama3", "sharded", hidden_size=72, num_attention_heads=6, num_key_value_heads=3, intermediate_size=160,
+       rope_parameters=LLAMA3, tie_word_embeddings=True, attention_bias=True, num_hidden_layers=3),
+    _t("llama-linear", "old", "bfloat16", hidden_size=192, num_attention_heads=6, head_dim=48, rope_parameters=LINEAR),
+    _t("qwen3-plain", head_dim=32, tie_word_embeddings=True),
+    _t("qwen3-yarn", "sharded", hidden_size=72, num_key_value_heads=1, head_dim=20, attention_bias=True,
+       rope_parameters=YARN),
+    _t("qwen3-window", "old", "float16", hidden_size=128, head_dim=32, num_hidden_layers=3, use_sliding_window=True,
+       sliding_window=16, max_window_layers=1),
+    _t("mixtral-top2", num_local_experts=E, num_experts_per_tok=2),
+    _t("mixtral-top1", "fused", hidden_size=72, num_local_experts=E, num_experts_per_tok=1, head_dim=20),
+    _t("mixtral-all", "old", hidden_size=128, num_local_experts=E, num_experts_per_tok=E, sliding_window=20,
+       tie_word_embeddings=True),
+    _t("qwen2_moe-top2", moe_intermediate_size=172, shared_expert_intermediate_size=100, num_experts=E,
+       num_experts_per_tok=2, num_hidden_layers=3, mlp_only_layers=[1], max_window_layers=0),
+    _t("qwen2_moe-top1", "fused", hidden_size=72, moe_intermediate_size=44, shared_expert_intermediate_size=172,
+       num_experts=E, num_experts_per_tok=1, norm_topk_prob=True, rope_parameters=LLAMA3),
+    _t("qwen2_moe-all", "old", hidden_size=128, moe_intermediate_size=40, shared_expert_intermediate_size=64,
+       num_experts=E, num_experts_per_tok=E, decoder_sparse_step=2, num_hidden_layers=4, tie_word_embeddings=True,
+       use_sliding_window=True, sliding_window=16, max_window_layers=3),
+    _t("qwen3_moe-top2", moe_intermediate_size=172, num_experts=E, num_experts_per_tok=2, norm_topk_prob=True,
+       num_hidden_layers=3, mlp_only_layers=[0], head_dim=32),
+    _t("qwen3_moe-top1", "fused", hidden_size=72, moe_intermediate_size=44, num_experts=E, num_experts_per_tok=1,
+       rope_parameters=YARN, tie_word_embeddings=True),
+    _t("qwen3_moe-all", "sharded", "bfloat16", hidden_size=192, moe_intermediate_size=40, num_experts=E,
+       num_experts_per_tok=E, attention_bias=True, rope_parameters=LLAMA3, num_attention_heads=6),
+    _t("qwen3_moe-norm1", "old", moe_intermediate_size=32, num_experts=E, num_experts_per_tok=1, norm_topk_prob=True),
+    _t("olmoe-top2", intermediate_size=172, num_experts=E, num_experts_per_tok=2),
+    _t("olmoe-top1", "fused", hidden_size=72, intermediate_size=44, num_experts=E, num_experts_per_tok=1,
+       norm_topk_prob=True),
+    _t("olmoe-all", "old", hidden_size=128, intermediate_size=40, num_experts=E, num_experts_per_tok=E,
+       num_key_value_heads=4, rope_parameters=LINEAR),
+]
+# Widths that every GGUF type can hold: for the maps and formats of GGUF files.
+WIDE = {
+    "llama": _t("llama-wide", hidden_size=256, intermediate_size=256),
+    "qwen3": _t("qwen3-wide", hidden_size=256, intermediate_size=256, head_dim=64, tie_word_embeddings=True),
+    "mixtral": _t("mixtral-wide", hidden_size=256, intermediate_size=256, num_local_experts=E, num_experts_per_tok=2),
+    "qwen2_moe": _t("qwen2_moe-wide", hidden_size=256, moe_intermediate_size=256, shared_expert_intermediate_size=256,
+                    num_experts=E, num_experts_per_tok=2),
+    "qwen3_moe": _t("qwen3_moe-wide", hidden_size=256, moe_intermediate_size=256, num_experts=E, num_experts_per_tok=2,
+                    norm_topk_prob=True, head_dim=64),
+    "olmoe": _t("olmoe-wide", hidden_size=256, intermediate_size=256, num_experts=E, num_experts_per_tok=2),
+}
+BY_NAME = {t.name: t for t in [*TINY, *WIDE.values()]}
+
+
+def _redraw(model, seed: int) -> None:
+    import torch
+
+    gen = torch.Generator().manual_seed(seed)
+    tied = model.config.tie_word_embeddings
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            if name.endswith("norm.weight"):
+                p.copy_(1 + 0.2 * torch.randn(p.shape, generator=gen))
+            elif name.endswith("bias"):
+                p.copy_(0.2 * torch.randn(p.shape, generator=gen))
+            elif "embed" in name:
+                # a tied model repeats its last token unless the layers outweigh the embedding
+                p.copy_((0.1 if tied else 1.0) * torch.randn(p.shape, generator=gen))
+            elif ".gate.weight" in name:                       # router: decided choices
+                p.copy_(0.5 * torch.randn(p.shape, generator=gen))
+            else:                                              # at least 0.05, so that tokens vary
+                p.copy_(max(0.05, p.shape[-1] ** -0.5) * torch.randn(p.shape, generator=gen))
+
+
+def build(tiny: Tiny, folder, seed: int = 1) -> Path:
+    """Write the model as a Hugging Face folder; returns the folder."""
+    import torch
+    import transformers
+    from safetensors.torch import save_file
+
+    torch.set_num_threads(1)
+
+    folder = Path(folder)
+    config = getattr(transformers, CLASSES[tiny.family] + "Config")(**tiny.config)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = getattr(transformers, CLASSES[tiny.family] + "ForCausalLM")(config)
+        _redraw(model, seed)
+        model = model.to(getattr(torch, tiny.dtype))
+        model.generation_config.eos_token_id = [3, 7]
+        if tiny.layout == "fused":
+            folder.mkdir(parents=True, exist_ok=True)
+            config.save_pretrained(folder)
+            state = dict(model.state_dict())
+            if config.tie_word_embeddings:
+                state.pop("lm_head.weight")
+            save_file({k: v.contiguous() for k, v in state.items()}, folder / "model.safetensors", {"format": "pt"})
+        else:
+            size = "50GB" if tiny.layout == "single" else "200KB"
+            model.save_pretrained(folder, max_shard_size=size)
+    if tiny.layout == "old":
+        _old_spelling(folder / "config.json")
+    return folder
+
+
+def _old_spelling(path: Path) -> None:
+    """rope_parameters -> rope_theta and rope_scaling with `type`, dtype -> torch_dtype, num_local_experts -> num_experts
+    where old configurations have it so."""
+    c = json.loads(path.read_text())
+    rope = c.pop("rope_parameters")
+    c["rope_theta"] = rope.pop("rope_theta")
+    kind = rope.pop("rope_type")
+    c["rope_scaling"] = None if kind == "default" else {"type": kind, **rope}
+    c["torch_dtype"] = c.pop("dtype")
+    if c["model_type"] != "mixtral" and "num_local_experts" in c:
+        c["num_experts"] = c.pop("num_local_experts")
+    path.write_text(json.dumps(c, indent=1))
+
+
+def load(folder):
+    """The transformers model of a folder: float32, eager attention, one thread."""
+    import torch
+    import transformers
+
+    torch.set_num_threads(1)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32,
+                                                                  attn_implementation="eager")
+    return model.eval()
+
+
+def is_greedy(model, ids, tokens) -> bool:
+    """Whether `tokens` is what greedy() would say after ids: one pass instead of one per token."""
+    logits = reference_logits(model, [*ids, *tokens])
+    return logits[len(ids) - 1:-1].argmax(axis=-1).tolist() == list(tokens)
+
+
+def reference_logits(model, ids) -> np.ndarray:
+    """float32[len(ids), vocab]; model: a folder or what load() returned."""
+    import torch
+
+    model = model if hasattr(model, "forward") else load(model)
+    with torch.no_grad():
+        return model(torch.tensor([list(ids)]), use_cache=False).logits[0].float().numpy()
+
+
+def greedy(model, ids, n: int) -> list[int]:
+    """n greedy tokens after ids, recomputed from scratch for each."""
+    model = model if hasattr(model, "forward") else load(model)
+    ids = list(ids)
+    for _ in range(n):
+        ids.append(int(reference_logits(model, ids)[-1].argmax()))
+    return ids[-n:]
+
+
+def prompt(n: int = 48, vocab: int = 320, seed: int = 5) -> list[int]:
+    """n random token ids."""
+    return np.random.default_rng(seed).integers(0, vocab, n).tolist()
+
+
+# -- weights of a .colibri file back into transformers -----------------------------------------------------------------
+
+def weights(f, name: str, part: str | None = None, record: int = 0) -> np.ndarray:
+    """float32 array of a tensor, or of one part of one expert record, without padding."""
+    from colibri_edge.convert.formats import dequantise
+    from colibri_edge.topology import FORMATS
+
+    t = f.tensor(name)
+    if t.kind == "vector":
+        return np.frombuffer(f.view(t), np.float32).copy()
+    if t.kind == "matrix":
+        fmt, (rows, cols), raw = t.format, t.shape, np.frombuffer(f.view(t), np.uint8)
+    else:
+        p = t.part(part)
+        inter = t.shape[1]
+        if p is None and part in ("gate", "up"):               # alternating row groups
+            p = t.part("gate_up")
+            raw = np.frombuffer(f.view(t, record), np.uint8)[p.offset:p.offset + p.length]
+            raw = raw.reshape(-1, 2, FORMATS[p.format].group_bytes(p.shape[1]))[:, 0 if part == "gate" else 1]
+            return dequantise(p.format, np.ascontiguousarray(raw), p.shape[1])[:inter]
+        raw = np.frombuffer(f.view(t, record), np.uint8)[p.offset:p.offset + p.length]
+        if len(p.shape) == 1:
+            return raw.view(np.float32).copy()
+        fmt, (rows, cols) = p.format, p.shape
+    return dequantise(fmt, raw.reshape(-(-rows // 8), -1), cols)[:rows]
+
+
+def dequantised_copy(colibri, folder):
+    """The transformers model of `folder` with every weight taken from a .colibri file (a path or a ColibriFile)."""
+    import torch
+
+    from colibri_edge.file import ColibriFile
+
+    f = colibri if hasattr(colibri, "tensors") else ColibriFile(colibri)
+    model = load(folder)
+    state = dict(model.named_parameters())
+    done = set()
+
+    def put(name: str, value: np.ndarray) -> None:
+        with torch.no_grad():
+            state[name].copy_(torch.from_numpy(np.ascontiguousarray(value)).reshape(state[name].shape))
+        done.add(name)
+
+    put("model.embed_tokens.weight", weights(f, "embed"))
+    put("model.norm.weight", weights(f, "output_norm"))
+    if not f.topology["tied"]:
+        put("lm_head.weight", weights(f, "output"))
+    for n, layer in enumerate(f.topology["layers"]):
+        p, s = f"layers.{n}.", f"model.layers.{n}."
+        put(s + "input_layernorm.weight", weights(f, p + "attn_norm"))
+        put(s + "post_attention_layernorm.weight", weights(f, p + "ffn_norm"))
+        for x in "qkvo":
+            put(f"{s}self_attn.{x}_proj.weight", weights(f, f"{p}attn.{x}"))
+            if f"{p}attn.{x}_bias" in f.tensors:
+                put(f"{s}self_attn.{x}_proj.bias", weights(f, f"{p}attn.{x}_bias"))
+            if f"{p}attn.{x}_norm" in f.tensors:
+                put(f"{s}self_attn.{x}_norm.weight", weights(f, f"{p}attn.{x}_norm"))
+        if layer["ffn"]["kind"] == "dense":
+            for x in ("gate", "up", "down"):
+                put(f"{s}mlp.{x}_proj.weight", weights(f, p + "mlp", x))
+                if f.tensor(p + "mlp").part(x + "_bias"):
+                    put(f"{s}mlp.{x}_proj.bias", weights(f, p + "mlp", x + "_bias"))
+            continue
+        put(s + "mlp.gate.weight", weights(f, p + "router"))
+        each = range(layer["ffn"]["experts"])
+        put(s + "mlp.experts.gate_up_proj", np.stack([np.concatenate(
+            [weights(f, p + "experts", "gate", e), weights(f, p + "experts", "up", e)]) for e in each]))
+        put(s + "mlp.experts.down_proj", np.stack([weights(f, p + "experts", "down", e) for e in each]))
+        if layer["ffn"]["shared"]:
+            put(s + "mlp.shared_expert_gate.weight", weights(f, p + "shared_gate"))
+            for x in ("gate", "up", "down"):
+                put(f"{s}mlp.shared_expert.{x}_proj.weight", weights(f, p + "shared", x))
+    left = set(state) - done - ({"lm_head.weight"} if f.topology["tied"] else set())
+    assert not left, f"not in the file: {sorted(left)}"
+    return model
+
+
+# -- the same model as GGUF --------------------------------------------------------------------------------------------
+
+ARCHS = {"llama": "llama", "mixtral": "llama", "qwen3": "qwen3", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe",
+         "olmoe": "olmoe"}
+
+
+def encode(x: np.ndarray, kind: str, rng) -> np.ndarray:
+    """Rows of x as raw GGUF data of a type; where nobody here can quantise to it, random blocks of x's spread."""
+    import gguf
+
+    from colibri_edge.convert import formats
+
+    kind = kind.upper()
+    if kind in ("F32", "F16"):
+        return x.astype(np.float32 if kind == "F32" else np.float16)
+    if kind in ("Q4_K", "Q6_K"):
+        flat = x.reshape(-1, x.shape[-1])
+        flat = np.pad(flat, ((0, -len(flat) % 8), (0, 0)))
+        raw = formats.unpack_r8(kind.lower(), formats.quantise(kind.lower(), flat), x.shape[-1])
+        return raw[:x.size // x.shape[-1]].reshape(*x.shape[:-1], -1)
+    if kind in ("Q5_K", "Q3_K", "Q2_K"):
+        k, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[kind]]
+        raw = rng.integers(0, 256, (x.size // k, size), dtype=np.uint8)
+        block = raw.reshape(-1).view(formats.GGML[kind.lower()])
+        spread = np.float16(x.std())
+        block["d"] = (spread * np.float16({"Q5_K": 1 / 300, "Q3_K": 1 / 50, "Q2_K": 1 / 9}[kind])).view(np.uint16)
+        if "dmin" in block.dtype.names:
+            block["dmin"] = (spread * np.float16({"Q5_K": 1 / 20, "Q2_K": 1 / 6}[kind])).view(np.uint16)
+        return raw.reshape(*x.shape[:-1], -1)
+    return gguf.quants.quantize(x.astype(np.float32), gguf.GGMLQuantizationType[kind])
+
+
+def gguf_tensors(model, family: str, split: bool = False):
+    """(GGUF name, float32 array) of every tensor; split: one tensor per expert, as older files have it."""
+    state = {k: v.detach().float().numpy() for k, v in model.named_parameters()}
+    c = model.config
+    hd = getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
+
+    def permute(x, heads):
+        if family not in ("llama", "mixtral"):
+            return x
+        return x.reshape(heads, 2, hd // 2, -1).swapaxes(1, 2).reshape(x.shape)
+
+    yield "token_embd.weight", state["model.embed_tokens.weight"]
+    yield "output_norm.weight", state["model.norm.weight"]
+    if not c.tie_word_embeddings:
+        yield "output.weight", state["lm_head.weight"]
+    for n in range(c.num_hidden_layers):
+        s, b = f"model.layers.{n}.", f"blk.{n}."
+        yield b + "attn_norm.weight", state[s + "input_layernorm.weight"]
+        yield b + "ffn_norm.weight", state[s + "post_attention_layernorm.weight"]
+        for x, name, heads in (("q", "attn_q", c.num_attention_heads), ("k", "attn_k", c.num_key_value_heads),
+                               ("v", "attn_v", 0), ("o", "attn_output", 0)):
+            for kind in ("weight", "bias"):
+                w = state.get(f"{s}self_attn.{x}_proj.{kind}")
+                if w is not None:
+                    yield f"{b}{name}.{kind}", permute(w, heads) if heads else w
+            if f"{s}self_attn.{x}_norm.weight" in state:
+                yield f"{b}{name}_norm.weight", state[f"{s}self_attn.{x}_norm.weight"]
+        if s + "mlp.gate_proj.weight" in state:
+            for x in ("gate", "up", "down"):
+                yield f"{b}ffn_{x}.weight", state[f"{s}mlp.{x}_proj.weight"]
+            continue
+        yield b + "ffn_gate_inp.weight", state[s + "mlp.gate.weight"]
+        both, down = state[s + "mlp.experts.gate_up_proj"], state[s + "mlp.experts.down_proj"]
+        half = both.shape[1] // 2
+        for x, w in (("gate", both[:, :half]), ("up", both[:, half:]), ("down", down)):
+            if split:
+                for e in range(len(w)):
+                    yield f"{b}ffn_{x}.{e}.weight", w[e]
+            else:
+                yield f"{b}ffn_{x}_exps.weight", w
+        if s + "mlp.shared_expert_gate.weight" in state:
+            yield b + "ffn_gate_inp_shexp.weight", state[s + "mlp.shared_expert_gate.weight"][0]
+            for x in ("gate", "up", "down"):
+                yield f"{b}ffn_{x}_shexp.weight", state[f"{s}mlp.shared_expert.{x}_proj.weight"]
+
+
+def write_gguf(folder, path, types="F32", *, split: bool = False, parts: int = 0, fields: dict | None = None,
+               skip=(), extra: dict | None = None) -> Path:
+    """Write the model of a Hugging Face folder as GGUF. types: one type for all matrices, or a function of the tensor's
+    name. parts: write that many files, `path` without its ending in front. fields: more metadata, {key: value}.
+    skip: tensors to leave out. extra: tensors to add, {name: float array}. Returns the (first) file."""
+    import gguf
+
+    path = Path(path)
+    model = load(folder)
+    c, family = model.config, model.config.model_type
+    rng = np.random.default_rng(0)
+    tensors = [t for t in gguf_tensors(model, family, split) if t[0] not in skip] + list((extra or {}).items())
+    if parts:
+        tensors_per = -(-len(tensors) // parts)
+        path = path.with_suffix("")
+        w = gguf.GGUFWriter(path.with_suffix(".gguf"), ARCHS[family], split_max_tensors=tensors_per)
+    else:
+        w = gguf.GGUFWriter(path, ARCHS[family])
+    hd = getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
+    w.add_block_count(c.num_hidden_layers)
+    w.add_context_length(c.max_position_embeddings)
+    w.add_embedding_length(c.hidden_size)
+    w.add_feed_forward_length(c.intermediate_size)
+    w.add_head_count(c.num_attention_heads)
+    w.add_head_count_kv(c.num_key_value_heads)
+    w.add_layer_norm_rms_eps(c.rms_norm_eps)
+    w.add_rope_freq_base(c.rope_parameters["rope_theta"])
+    w.add_key_length(hd)
+    w.add_value_length(hd)
+    w.add_rope_dimension_count(hd)
+    if family not in ("llama", "qwen3"):
+        experts = getattr(c, "num_experts", None) or c.num_local_experts
+        w.add_expert_count(experts)
+        w.add_expert_used_count(c.num_experts_per_tok)
+    if family in ("qwen2_moe", "qwen3_moe"):
+        w.add_expert_feed_forward_length(c.moe_intermediate_size)
+    if family == "qwen2_moe":
+        w.add_expert_shared_feed_forward_length(c.shared_expert_intermediate_size)
+    for key, value in (fields or {}).items():
+        kind = (gguf.GGUFValueType.STRING if isinstance(value, str) else gguf.GGUFValueType.BOOL
+                if isinstance(value, bool) else gguf.GGUFValueType.UINT32 if isinstance(value, int)
+                else gguf.GGUFValueType.FLOAT32)
+        if isinstance(value, list):
+            w.add_array(key, value)
+        else:
+            w.add_key_value(key, value, kind)
+    for name, x in tensors:
+        plain = x.ndim == 1 or "ffn_gate_inp" in name
+        kind = "F32" if plain else types if isinstance(types, str) else types(name)
+        raw = np.ascontiguousarray(encode(x, kind, rng))
+        w.add_tensor(name, raw, raw_dtype=gguf.GGMLQuantizationType[kind.upper()])
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file(progress=False)
+    w.close()
+    if parts:
+        return sorted(path.parent.glob(path.name + "-00001-of-*.gguf"))[0]
+    return path
