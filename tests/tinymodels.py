@@ -152,8 +152,8 @@ def build(tiny: Tiny, folder, seed: int = 1) -> Path:
 
 
 def _old_spelling(path: Path) -> None:
-    """rope_parameters -> rope_theta and rope_scaling with `type`, dtype -> torch_dtype, num_local_experts -> num_experts
-    where old configurations have it so."""
+    """rope_parameters -> rope_theta and rope_scaling with `type`, dtype -> torch_dtype, num_local_experts ->
+    num_experts where old configurations have it so."""
     c = json.loads(path.read_text())
     rope = c.pop("rope_parameters")
     c["rope_theta"] = rope.pop("rope_theta")
@@ -421,3 +421,73 @@ def write_gguf(folder, path, types="F32", *, split: bool = False, parts: int = 0
     if parts:
         return sorted(path.parent.glob(path.name + "-00001-of-*.gguf"))[0]
     return path
+
+
+# -- folders without torch ---------------------------------------------------------------------------------------------
+
+def write_safetensors(path, tensors: dict) -> None:
+    """{name: numpy array of float32, float16, uint16 (taken as bfloat16), float64 or int64} -> a .safetensors file."""
+    names = {"float32": "F32", "float16": "F16", "uint16": "BF16", "float64": "F64", "int64": "I64"}
+    head, blob = {}, b""
+    for name, x in tensors.items():
+        raw = np.ascontiguousarray(x).tobytes()
+        head[name] = {"dtype": names[x.dtype.name], "shape": list(x.shape),
+                      "data_offsets": [len(blob), len(blob) + len(raw)]}
+        blob += raw
+    text = json.dumps(head).encode()
+    Path(path).write_bytes(len(text).to_bytes(8, "little") + text + blob)
+
+
+def moe_config(**changes) -> dict:
+    """config.json of a small qwen3_moe: hidden 64, 12 experts of width 24, top 2, two layers, vocabulary 320."""
+    return {"model_type": "qwen3_moe", "vocab_size": 320, "hidden_size": 64, "intermediate_size": 96,
+            "moe_intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+            "head_dim": 16, "num_experts": E, "num_experts_per_tok": 2, "norm_topk_prob": True, "rms_norm_eps": 1e-6,
+            "max_position_embeddings": 512, "rope_theta": 10000.0, "hidden_act": "silu", "tie_word_embeddings": False,
+            "eos_token_id": 2} | changes
+
+
+def moe_tensors(config: dict, fused: bool = False, seed: int = 0) -> dict:
+    """Random float32 tensors of that configuration, by their Hugging Face names."""
+    rng = np.random.default_rng(seed)
+    h, inter, hd = config["hidden_size"], config["moe_intermediate_size"], config["head_dim"]
+    q, kv = config["num_attention_heads"] * hd, config["num_key_value_heads"] * hd
+
+    def r(*shape):
+        return rng.standard_normal(shape, np.float32) * np.float32(0.1)
+
+    out = {"model.embed_tokens.weight": r(config["vocab_size"], h), "model.norm.weight": 1 + r(h)}
+    if not config["tie_word_embeddings"]:
+        out["lm_head.weight"] = r(config["vocab_size"], h)
+    for n in range(config["num_hidden_layers"]):
+        s = f"model.layers.{n}."
+        out |= {s + "input_layernorm.weight": 1 + r(h), s + "post_attention_layernorm.weight": 1 + r(h),
+                s + "self_attn.q_proj.weight": r(q, h), s + "self_attn.k_proj.weight": r(kv, h),
+                s + "self_attn.v_proj.weight": r(kv, h), s + "self_attn.o_proj.weight": r(h, q),
+                s + "self_attn.q_norm.weight": 1 + r(hd), s + "self_attn.k_norm.weight": 1 + r(hd)}
+        if n in config.get("mlp_only_layers", ()):
+            width = config["intermediate_size"]
+            out |= {s + "mlp.gate_proj.weight": r(width, h), s + "mlp.up_proj.weight": r(width, h),
+                    s + "mlp.down_proj.weight": r(h, width)}
+            continue
+        out[s + "mlp.gate.weight"] = r(config["num_experts"], h)
+        gate_up, down = r(config["num_experts"], 2 * inter, h), r(config["num_experts"], h, inter)
+        if fused:
+            out |= {s + "mlp.experts.gate_up_proj": gate_up, s + "mlp.experts.down_proj": down}
+            continue
+        for e in range(config["num_experts"]):
+            out |= {f"{s}mlp.experts.{e}.gate_proj.weight": gate_up[e, :inter],
+                    f"{s}mlp.experts.{e}.up_proj.weight": gate_up[e, inter:],
+                    f"{s}mlp.experts.{e}.down_proj.weight": down[e]}
+    return out
+
+
+def write_folder(folder, config: dict, tensors: dict, **files: str) -> Path:
+    """A Hugging Face folder of config.json, model.safetensors and more text files (name with _ for the last dot)."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(config))
+    write_safetensors(folder / "model.safetensors", tensors)
+    for name, text in files.items():
+        (folder / ".".join(name.rsplit("_", 1))).write_text(text)
+    return folder

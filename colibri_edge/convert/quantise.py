@@ -66,8 +66,8 @@ def _fit_affine(x: np.ndarray, n: int, trials) -> tuple[np.ndarray, np.ndarray]:
         det = sw * sqq - sq * sq
         s = _ratio(sw * sqx - sq * swx, det)
         m = -_ratio(sqq * swx - sq * sqx, det)
-        s = np.where(m < 0, _ratio(sqx, sqq), s)         # the minimum may not be negative
-        m = np.maximum(m, 0)
+        alone = (m < 0) | (det <= F32(1e-6) * sw * sqq)  # the minimum may not be negative; all codes are equal
+        s, m = np.where(alone, _ratio(sqx, sqq), s), np.where(alone, F32(0), m)
         e = s[..., None] * q - m[..., None] - x
         err = np.einsum("...g,...g,...g->...", w, e, e)
         better = (err < best) & (s > 0)
