@@ -67,7 +67,7 @@ class Generation(Iterator):
         self.prefill_s = time.perf_counter() - start
         session = model.session
         logits = session.logits_view()
-        sampler.accept_prompt(prompt)
+        sampler.accept(prompt)
         first = None
         while True:
             token = sampler.sample(logits)
