@@ -173,8 +173,8 @@ class Model:
         ids = self.tokenizer.encode(prompt, add_special=True) if isinstance(prompt, str) else list(prompt)
         return self._start(ids, max_tokens, stop, sampling)
 
-    def chat(self, messages: Sequence[dict], max_tokens: int = 1024, *, tools: Sequence[dict] | None = None, stop: Iterable[str] = (),
-             **sampling) -> Generation:
+    def chat(self, messages: Sequence[dict], max_tokens: int = 1024, *, tools: Sequence[dict] | None = None,
+             stop: Iterable[str] = (), **sampling) -> Generation:
         """Answers a conversation through the model's chat template. Raises TemplateError where there is none or it refuses."""
         return self._start(self.chat_tokens(messages, tools=tools), max_tokens, stop, sampling)
 
@@ -195,7 +195,8 @@ class Model:
         if isinstance(max_tokens, bool) or not isinstance(max_tokens, int) or max_tokens < 1:
             raise ValueError(f"max_tokens is {max_tokens!r}, wanted a whole number of at least 1")
         if len(ids) > self.session.ctx:
-            raise ValueError(f"the prompt has {len(ids)} tokens, the context {self.session.ctx}; shorten it or load with a larger ctx")
+            raise ValueError(f"the prompt has {len(ids)} tokens, the context {self.session.ctx}; "
+                             "shorten it or load with a larger ctx")
         self.session.check_ids(ids)
         defaults = {k: v for k, v in self.file.meta.get("generation", {}).items() if k != "eos_token_ids"}
         if sampling.get("temperature") is None and sampling.get("seed") is None and not defaults.pop("do_sample", True):

@@ -1,0 +1,85 @@
+"""The program that made golden.json, and that checks it: hashes of the logits of small models, one for each weight format.
+
+    python make_golden.py            print the hashes as JSON
+    python make_golden.py --check    compare with golden.json; exit 1 on a difference (runs without pytest, under an emulator too)
+
+The models are random (colibri_edge.convert.synthetic: the same bytes everywhere). Their sizes are odd on purpose: hidden 72 and
+expert width 172 leave tails in every block; a dense layer, a shared expert and a window stand among plain MoE layers.
+"""
+import argparse
+import hashlib
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from colibri_edge import isa
+from colibri_edge.convert.synthetic import splitmix64, topology, write_random
+from colibri_edge.model import Model
+from colibri_edge.topology import FORMATS
+
+HERE = Path(__file__).parent
+TOKENS = 70  # more than one block of 64 positions
+
+
+def golden_topology() -> dict:
+    """Three layers: MoE with a shared expert, dense, MoE with a sliding window."""
+    t = topology("qwen2_moe", hidden=72, layers=3, heads=4, kv_heads=2, head_dim=18, vocab=301, experts=12, top_k=3,
+                 intermediate=172, dense={1: 100}, shared=44, renormalise=False, qk_norm="head", tied=False)
+    t["layers"][2]["attn"]["window"] = 13
+    t["layers"][2]["ffn"]["shared"] = None
+    t["layers"][2]["ffn"]["renormalise"] = True
+    return t
+
+
+def write_model(folder, fmt: str) -> Path:
+    """The golden model of one format."""
+    path = Path(folder) / f"golden-{fmt}.colibri"
+    write_random(path, golden_topology(), fmt, seed=11, spread=0.12)
+    return path
+
+
+def prompt() -> np.ndarray:
+    """Token ids, int64 (70,)."""
+    return (splitmix64(5, TOKENS) % np.uint64(301)).astype(np.int64)
+
+
+def logits_hash(path, **load) -> str:
+    """SHA-256 of the little-endian float32 logits of the prompt."""
+    x = Model.load(path, **load).logits(prompt())
+    if not np.isfinite(x).all():
+        raise SystemExit(f"{path}: logits are not finite")
+    return hashlib.sha256(x.astype("<f4").tobytes()).hexdigest()
+
+
+def hashes(formats=None) -> dict[str, str]:
+    """Format and KV type -> hash."""
+    out = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for fmt in formats or FORMATS:
+            path = write_model(folder, fmt)
+            for kv in ("f32", "f16"):
+                out[f"{fmt}/{kv}"] = logits_hash(path, kv=kv)
+    return out
+
+
+def main() -> int:
+    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap.add_argument("--check", action="store_true", help="compare with golden.json")
+    args = ap.parse_args()
+    got = hashes()
+    if not args.check:
+        print(json.dumps(got, indent=1))
+        return 0
+    want = json.loads((HERE / "golden.json").read_text())
+    bad = sorted(k for k in want.keys() | got.keys() if want.get(k) != got.get(k))
+    for k in bad:
+        print(f"golden {k} ({isa()}): {got.get(k)}, wanted {want.get(k)}")
+    print(f"{len(want) - len(bad)} passed, {len(bad)} failed")
+    return bool(bad)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

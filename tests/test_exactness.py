@@ -1,0 +1,75 @@
+"""The exactness contract: the same bits for any threads, chunks, instruction set, and for warm and cold starts. FAULT 17."""
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from colibri_edge import available_isas
+from colibri_edge.model import Model
+from colibri_edge.topology import FORMATS
+
+sys.path.insert(0, str(Path(__file__).parent / "golden"))
+import make_golden as golden  # noqa: E402
+
+WANT = json.loads((Path(golden.__file__).parent / "golden.json").read_text())
+
+
+@pytest.fixture(scope="module", params=list(FORMATS))
+def model(request, tmp_path_factory):
+    """(format, path of its golden model)"""
+    return request.param, golden.write_model(tmp_path_factory.mktemp("golden"), request.param)
+
+
+@pytest.mark.parametrize("kv", ["f32", "f16"])
+def test_golden_logits(model, kv):
+    fmt, path = model
+    assert golden.logits_hash(path, kv=kv) == WANT[f"{fmt}/{kv}"]
+
+
+@pytest.mark.parametrize("threads", [1, 2, 4])
+@pytest.mark.parametrize("chunk", [1, 7, 32, 256])
+def test_threads_and_chunks(model, threads, chunk):
+    fmt, path = model
+    assert golden.logits_hash(path, kv="f16", threads=threads, chunk=chunk) == WANT[f"{fmt}/f16"]
+
+
+@pytest.mark.parametrize("isa", available_isas())
+def test_every_isa_of_this_machine(isa):
+    done = subprocess.run([sys.executable, golden.__file__, "--check"], env={**os.environ, "COLIBRI_EDGE_ISA": isa},
+                          capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.strip().endswith(f"{len(WANT)} passed, 0 failed")
+
+
+def test_warm_start_equals_cold_start(model):
+    _, path = model
+    ids = golden.prompt().tolist()
+    m = Model.load(path, kv="f16", chunk=32)
+    cold = m.logits(ids)[-1]
+    m.logits([1, 2, 3])
+    assert m._prefill(ids) == 0
+    assert np.array_equal(m.session.logits_view(), cold)
+    assert m._prefill(ids) == len(ids) - 1              # the same prompt again: only its last token is computed
+    assert np.array_equal(m.session.logits_view(), cold)
+    other = ids[:40] + [7, 8, 9]
+    assert m._prefill(other) == 40
+    warm = m.session.logits_view().copy()
+    m.reset()
+    m._prefill(other)
+    assert np.array_equal(m.session.logits_view(), warm)
+
+
+def test_rewind_gives_the_same_bits(model):
+    _, path = model
+    ids = golden.prompt()
+    m = Model.load(path)
+    m.session.feed(ids[:50])
+    first = m.session.logits_view().copy()
+    m.session.feed(ids[50:])
+    m.session.rewind(30)
+    m.session.feed(ids[30:50])
+    assert np.array_equal(m.session.logits_view(), first)
