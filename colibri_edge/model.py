@@ -84,8 +84,8 @@ class Generation(Iterator):
             yield Token(token, text)
             if self.finish_reason is not None:
                 return
-            model._fed.append(token)
             session.feed((token,))
+            model._fed.append(token)    # after feed: an interrupt between the two must leave _fed a prefix of the session
 
 
 class Model:
@@ -121,7 +121,7 @@ class Model:
         if not 1 <= ctx <= program.context:
             raise ValueError(f"ctx is {ctx}, wanted 1 to {program.context}, the context that the model was made for")
         if kv == "auto":
-            kv = "f32" if program.float_weights else "f16"
+            kv = default_kv(program)
         elif kv not in ("f32", "f16"):
             raise ValueError(f"kv is {kv!r}, wanted 'auto', 'f32' or 'f16'")
         if ram is not None:
@@ -220,14 +220,26 @@ class Model:
             same += 1
         self.session.rewind(same)
         self._fed = ids[:same]
-        self.session.feed(ids[same:])
-        self._fed = list(ids)
+        for at in range(same, len(ids), self.session.chunk):    # chunk by chunk, so that an interrupt waits for one at most
+            piece = ids[at:at + self.session.chunk]
+            self.session.feed(piece, at + len(piece) == len(ids))
+            self._fed += piece
         return same
+
+
+def default_kv(program: Program) -> str:
+    """Type of the KV cache for "auto": float32 for float weights, float16 for quantised ones."""
+    return "f32" if program.float_weights else "f16"
+
+
+def memory_need(file: ColibriFile, program: Program, ctx: int, kv: str) -> dict[str, int]:
+    """Bytes that a session needs, by use."""
+    return {"weights": file.size, "KV cache": Session.kv_bytes_for(program, ctx, kv), "buffers and Python": BASE_BYTES}
 
 
 def _check_budget(file: ColibriFile, program: Program, ctx: int, kv: str, ram: int) -> None:
     """Refuses, with a table, a model that does not fit a ceiling of `ram` bytes."""
-    need = {"weights": file.size, "KV cache": Session.kv_bytes_for(program, ctx, kv), "buffers and Python": BASE_BYTES}
+    need = memory_need(file, program, ctx, kv)
     total = sum(need.values())
     if total > ram:
         rows = "\n".join(f"  {name:20} {n / 2**20:10.1f} MiB" for name, n in [*need.items(), ("sum", total), ("ceiling", ram)])

@@ -14,7 +14,9 @@ for the rest.
 from __future__ import annotations
 
 import os
+import sys
 import time
+import types
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,6 +66,9 @@ def convert(src, dst, quant: str | None = None, progress=None, head_quant: str |
         raise ConvertError(f"quant is {quant!r}, wanted one of {', '.join(plan.QUANTS)}")
     if not src.exists():
         raise ConvertError(f"{src} does not exist")
+    if not (src.is_file() or src.is_dir()):
+        raise ConvertError(f"{src} is neither a file nor a folder; wanted a folder with config.json and safetensors, "
+                           "or a GGUF file")
     if src.is_dir():
         model = _open_hf(src, families)
     elif src.suffix == ".gguf" or _magic(src) == b"GGUF":
@@ -125,3 +130,13 @@ def _open_gguf(src: Path, families):
     extras["tokenizer"] = meta.tokenizer_gguf(fields)
     name = fields.get("general.name")
     return spec, bindings, extras, tensors, name if isinstance(name, str) else src.stem
+
+
+class _Callable(types.ModuleType):
+    """This package, callable: `from colibri_edge import convert` gives the package, and convert(src, dst) must work."""
+
+    def __call__(self, *args, **kw) -> Report:
+        return convert(*args, **kw)
+
+
+sys.modules[__name__].__class__ = _Callable

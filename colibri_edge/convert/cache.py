@@ -78,6 +78,9 @@ def resolve(model: str | os.PathLike, quant: str | None = None, progress=None) -
     src = Path(model).expanduser()
     if not src.exists():
         raise ConvertError(f"{src} does not exist; wanted a .colibri or .gguf file, a Hugging Face folder, or demo")
+    if not (src.is_file() or src.is_dir()):
+        raise ConvertError(f"{src} is neither a file nor a folder; wanted a .colibri or .gguf file, a Hugging Face "
+                           "folder, or demo")
     if src.is_file() and src.suffix != ".gguf":
         format_version(src)
         return src
