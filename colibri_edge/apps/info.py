@@ -49,7 +49,7 @@ def describe(model: str) -> dict:
         "tied_embeddings": topo["tied"],
         "layers": [_layer(layer) for layer in topo["layers"]],
         "weights": weights, "weights_active": active, "bits_per_weight": round(8 * nbytes / weights, 3),
-        "formats": {f: {"tensors": n, "weights": w, "bytes": b} for f, (n, w, b) in formats.items()},
+        "formats": {f: {"matrices": n, "weights": w, "bytes": b} for f, (n, w, b) in formats.items()},
         "tokenizer": _tokenizer(file), "chat_template": bool(file.meta.get("chat_template")),
         "generation": file.meta.get("generation", {}), "source": file.meta.get("source", {}),
         "memory": [{"context": c, "kv": kv, **memory_need(file, program, c, kv)} for c in contexts],
@@ -59,8 +59,8 @@ def describe(model: str) -> dict:
 def _layer(layer: dict) -> dict:
     """One layer's sizes, flat, so that equal layers can be counted."""
     a, f = layer["attn"], layer["ffn"]
-    out = {"heads": a["heads"], "kv_heads": a["kv_heads"], "head_dim": a["head_dim"], "window": a["window"], "ffn": f["kind"],
-           "intermediate": f["intermediate"]}
+    out = {"heads": a["heads"], "kv_heads": a["kv_heads"], "head_dim": a["head_dim"], "window": a["window"],
+           "ffn": f["kind"], "intermediate": f["intermediate"]}
     if f["kind"] == "moe":
         shared = f["shared"]["intermediate"] if f["shared"] else 0
         out |= {"experts": f["experts"], "top_k": f["top_k"], "shared_intermediate": shared}
@@ -122,7 +122,8 @@ def render(f: dict) -> str:
         ("chat template", "yes" if f["chat_template"] else "no: use run --raw"),
     ]
     formats = [("format", "matrices", "weights", "size"),
-               *((n, str(v["tensors"]), f"{v['weights'] / 1e6:.2f} M", mib(v["bytes"])) for n, v in f["formats"].items())]
+               *((name, v["matrices"], f"{v['weights'] / 1e6:.2f} M", mib(v["bytes"]))
+                 for name, v in f["formats"].items())]
     uses = [k for k in f["memory"][0] if k not in ("context", "kv")]
     memory = [("context", *uses, "in all"),
               *((m["context"], *(mib(m[k]) for k in uses), mib(sum(m[k] for k in uses))) for m in f["memory"])]
