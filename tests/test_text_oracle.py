@@ -12,6 +12,7 @@ from colibri_edge.text.compile import compile_hf  # noqa: E402
 from colibri_edge.text.tokenizer import Tokenizer  # noqa: E402
 
 N = 20_000
+MAIN = ("gpt2", "llama3", "qwen", "llama2", "llama2_metaspace", "unigram")  # the others see the first 4,000 strings
 SPELLED = ("<pad>", "<unk>", "</s>", "<s>")
 
 
@@ -31,13 +32,25 @@ def check(oracle, ours: Tokenizer, texts: list[str], parse_special: bool) -> Non
         assert ours.decode(ids, skip_special=True) == b, ascii(text)
 
 
-@pytest.mark.xfail(reason="patterns follow a newer Unicode version than the oracle", strict=False)
 @pytest.mark.parametrize("style", S.STYLES)
 def test_same_as_tokenizers(style, samples, tmp_path):
     oracle = S.STYLES[style]()
     oracle.save(str(tmp_path / "tokenizer.json"))
     ours = Tokenizer(compile_hf(tmp_path, odd="refuse"))
-    check(oracle, ours, samples, parse_special=True)
+    check(oracle, ours, samples if style in MAIN else samples[:4000], parse_special=True)
+    for text in samples[::50]:  # the stream is the same decoder, a token at a time
+        for skip in (False, True):
+            ids = ours.encode(text, True, True)
+            stream = ours.stream(skip)
+            assert "".join([*map(stream.push, ids), stream.flush()]) == ours.decode(ids, skip)
     # unigram of the library finds control tokens in plain text; ours never does (FAULTS 11)
-    plain = [s for s in samples[:4000] if not style.startswith("unigram") or not any(c in s for c in SPELLED)]
+    plain = [s for s in samples[:2000] if not style.startswith("unigram") or not any(c in s for c in SPELLED)]
     check(oracle, ours, plain, parse_special=False)
+
+
+@pytest.mark.parametrize("kind", ["gpt-4o", "tekken", "deepseek-v3", "deepseek-coder", "bailingmoe", "qwen35", "command-r"])
+def test_pre_tokenizer_kinds(kind, samples, tmp_path):
+    oracle = S.kind(kind)
+    oracle.save(str(tmp_path / "tokenizer.json"))
+    ours = Tokenizer(compile_hf(tmp_path, odd="refuse"))
+    check(oracle, ours, samples[:2000], parse_special=True)

@@ -25,7 +25,7 @@ PRESENT, CONTROL, ADDED, BYTE, UNK, UNUSED, MODEL = 1, 2, 4, 8, 16, 32, 64
 ADD_CONTROL, ADD_LSTRIP, ADD_RSTRIP, ADD_SINGLE_WORD = 1, 2, 4, 8
 
 (CONFIG, OFFSETS, BYTES, FLAGS, HASH, MERGES, BYTE_IDS, SCORES, ADDED_RAW, ADDED_NORM, ADDED_TEXT, HF_JSON,
- PATTERNS) = range(13)
+ PATTERNS, INERT) = range(14)
 
 
 @dataclass
@@ -64,6 +64,7 @@ class Tables:
     added: list[AddedToken] = field(default_factory=list)
     hf_json: bytes = b""
     patterns: bytes = b""
+    inert: bytes = b""
 
 
 def _added_section(entries: Iterable[AddedToken], text: bytearray) -> bytes:
@@ -94,6 +95,7 @@ def write(t: Tables) -> bytes:
         FLAGS: bytes(t.flags),
         HF_JSON: t.hf_json,
         PATTERNS: t.patterns,
+        INERT: t.inert,
     }
     hash_probe = merge_probe = max_len = 0
     if t.kind != KIND_HF:

@@ -94,6 +94,25 @@ class PiecesStream:
         return text
 
 
+def decode_pieces(tables, rule: dict, ids, skip_special: bool, lossless: bool = False) -> str:
+    """What a PiecesStream gives for all ids together."""
+    out = []
+    for is_byte, raw in tables.runs(ids, skip_special):
+        if is_byte:
+            out.append(_run_text(raw, lossless))
+            continue
+        text = raw.decode("utf-8", "replace")
+        for a, b in rule["replace"]:
+            text = text.replace(a, b)
+        out.append(text)
+    text = "".join(out)
+    if rule["strip"]:
+        mark, n = rule["strip"]
+        while n and text.startswith(mark):
+            text, n = text[len(mark):], n - 1
+    return text
+
+
 def _run_text(run: bytes, lossless: bool) -> str:
     try:
         return run.decode("utf-8")

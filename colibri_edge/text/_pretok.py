@@ -12,9 +12,9 @@ from collections.abc import Callable
 from ._patterns import finder
 
 
-def normalizer(ops: list[dict]) -> Callable[[str], str]:
-    """One function text -> text for the whole list."""
-    steps = [_normalizer_step(op) for op in ops]
+def normalizer(ops: list[dict], tables) -> Callable[[str], str]:
+    """One function text -> text for the whole list. ``tables`` (an opened blob) knows the characters to leave alone."""
+    steps = [_normalizer_step(op, tables) for op in ops]
     if not steps:
         return lambda text: text
     if len(steps) == 1:
@@ -28,13 +28,34 @@ def normalizer(ops: list[dict]) -> Callable[[str], str]:
     return run
 
 
-def _normalizer_step(op: dict) -> Callable[[str], str]:
+def _unicode_step(form: str, tables) -> Callable[[str], str]:
+    """Unicode normalisation as of Unicode 9.0, whatever edition Python has: later characters are left alone and part the
+    text, as unassigned ones do."""
+
+    def run(text: str) -> str:
+        if text.isascii():
+            return text
+        raw = text.encode("utf-8", "surrogateescape")
+        runs = tables.inert(raw)
+        if not runs:
+            return unicodedata.normalize(form, text)
+        out, at = [], 0
+        for a, b in [*runs, (len(raw), len(raw))]:
+            out.append(unicodedata.normalize(form, raw[at:a].decode("utf-8", "surrogateescape")))
+            out.append(raw[a:b].decode())
+            at = b
+        return "".join(out)
+
+    return run
+
+
+def _normalizer_step(op: dict, tables) -> Callable[[str], str]:
     kind = op["op"]
     if kind == "unicode":
         form = op["form"]
         if form not in ("NFC", "NFD", "NFKC", "NFKD"):
             raise ValueError(f"tokenizer tables are damaged: Unicode form {form!r}")
-        return lambda text: text if text.isascii() else unicodedata.normalize(form, text)
+        return _unicode_step(form, tables)
     if kind == "prepend":
         head = op["text"]
         return lambda text: head + text if text else text
@@ -109,16 +130,23 @@ def _join(text: str, spans, glue, out: list[str]) -> None:
 
 
 class Pretokenizer:
-    """The pre-tokenizer steps of one tokenizer; call it with (text, first) -> list of pre-tokens.
+    """The pre-tokenizer steps of one tokenizer that run in Python; call it with (text, first) -> list of pieces.
 
-    ``first``: whether the text starts where the whole input starts."""
+    ``first``: whether the text starts where the whole input starts. ``programs``: how many steps at the end are compiled
+    (csrc/text/pretok_cut.c) and not run here; where a metaspace step splits, the first of them is its split."""
 
-    def __init__(self, ops: list[dict], tables):
-        self._steps = [self._step(op) for op in ops]
+    def __init__(self, ops: list[dict], programs: int):
+        splits = sum(op["op"] == "split" for op in ops)
+        ops = [dict(op) for op in ops]
+        if programs:
+            ops = [op for op in ops if op["op"] != "split"]
+            if programs > splits:
+                ops[-1]["split"] = False
+        self.steps = [self._step(op) for op in ops]
 
     def __call__(self, text: str, first: bool) -> list[str]:
         pieces = [text]
-        for s in self._steps:
+        for s in self.steps:
             pieces = s(pieces, first)
         return pieces
 

@@ -27,6 +27,7 @@ cdef extern from "colibri/tokenizer.h" nogil:
         CL_TOKF_PRESENT
         CL_TOKF_CONTROL
         CL_TOKF_UNUSED
+        CL_TOKF_BYTE
     ctypedef struct cl_tok_span:
         const uint8_t *p
         uint64_t n
@@ -43,7 +44,8 @@ cdef extern from "colibri/tokenizer.h" nogil:
     int cl_tok_bytes(const cl_tok *, uint32_t, const uint8_t **, uint32_t *) noexcept
     uint32_t cl_tok_flags(const cl_tok *, uint32_t) noexcept
     uint32_t cl_tok_find(const cl_tok *, const uint8_t *, size_t) noexcept
-    int cl_tok_encode(const cl_tok *, cl_tok_work *, const uint8_t *, size_t) noexcept
+    int cl_tok_encode_text(const cl_tok *, cl_tok_work *, const uint8_t *, size_t) noexcept
+    int cl_tok_next_inert(const cl_tok *, const uint8_t *, size_t, size_t, size_t *, size_t *) noexcept
     void cl_tok_work_free(cl_tok_work *) noexcept
     int cl_tok_next_added(const cl_tok *, int, const uint8_t *, size_t, size_t, size_t *, size_t *, uint32_t *,
                           uint32_t *) noexcept
@@ -135,22 +137,36 @@ cdef class Tables:
             return start, end, id, flags
         return None
 
-    def encode_pieces(self, list pieces not None, list out not None):
-        """Encodes each pre-token (str; lone bytes as surrogate escapes) and appends the ids to ``out``."""
-        cdef const char *p
+    def inert(self, bytes text not None):
+        """Runs of characters that normalisation leaves alone: [(start, end)] in bytes."""
+        cdef size_t at = 0, start = 0, end = 0
+        cdef list out = []
+        while cl_tok_next_inert(&self.t, <const uint8_t *><const char *>text, len(text), at, &start, &end):
+            out.append((start, end))
+            at = end
+        return out
+
+    def encode_text(self, text, list out not None):
+        """Cuts ``text`` (bytes, or str with lone bytes as surrogate escapes) with the compiled patterns, encodes the pieces
+        and appends the ids to ``out``."""
+        cdef const char *p = NULL
         cdef Py_ssize_t n = 0
         cdef size_t i
         cdef int rc
-        self.w.n_ids = 0
-        for piece in pieces:
+        cdef bytes raw
+        if isinstance(text, str):
             try:
-                p = PyUnicode_AsUTF8AndSize(piece, &n)
-                rc = cl_tok_encode(&self.t, &self.w, <const uint8_t *>p, <size_t>n)
+                p = PyUnicode_AsUTF8AndSize(text, &n)
             except UnicodeEncodeError:
-                raw = (<str?>piece).encode("utf-8", "surrogateescape")
-                rc = cl_tok_encode(&self.t, &self.w, <const uint8_t *><const char *>raw, <size_t>len(raw))
-            if rc:
-                _raise(rc)
+                text = (<str>text).encode("utf-8", "surrogateescape")
+        if p == NULL:
+            raw = text
+            p = raw
+            n = len(raw)
+        self.w.n_ids = 0
+        rc = cl_tok_encode_text(&self.t, &self.w, <const uint8_t *>p, <size_t>n)
+        if rc:
+            _raise(rc)
         for i in range(self.w.n_ids):
             out.append(self.w.ids[i])
 
@@ -171,6 +187,39 @@ cdef class Tables:
                 continue
             parts.append(PyBytes_FromStringAndSize(<const char *>p, n))
         return b"".join(parts)
+
+
+    def runs(self, ids, bint skip_control):
+        """Tokens of ids in runs: [(stands for bytes?, bytes)]; byte tokens (<0x41>) are already bytes."""
+        cdef const uint8_t *p
+        cdef uint32_t n, id, flags
+        cdef bint is_byte, last = False
+        cdef list parts = [], out = []
+        for x in ids:
+            if x < 0:
+                raise ValueError(f"token id {x}: wanted 0 or more")
+            if x >= self.t.vocab:
+                continue
+            id = x
+            flags = cl_tok_flags(&self.t, id)
+            if cl_tok_bytes(&self.t, id, &p, &n) != 0 or (skip_control and flags & CL_TOKF_CONTROL):
+                continue
+            is_byte = flags & CL_TOKF_BYTE and n == 6
+            if is_byte != last and parts:
+                out.append((last, b"".join(parts)))
+                parts = []
+            last = is_byte
+            if is_byte:
+                parts.append(bytes((16 * _hex(p[3]) + _hex(p[4]),)))
+            else:
+                parts.append(PyBytes_FromStringAndSize(<const char *>p, n))
+        if parts:
+            out.append((last, b"".join(parts)))
+        return out
+
+
+cdef inline uint32_t _hex(uint8_t c) noexcept nogil:
+    return (c - 48 if c < 58 else (c & 0x5F) - 55) & 15
 
 
 def build_hash(const uint32_t[::1] ids not None, const uint32_t[::1] offsets not None, bytes data not None):

@@ -15,7 +15,7 @@ from pathlib import Path
 from . import _blob as B
 from ._from_gguf import gguf_tables
 from ._from_hf import Unsupported, hf_tables
-from ._patterns import compile_patterns
+from ._patterns import compile_patterns, inert_section
 
 __all__ = ["Unsupported", "compile_gguf", "compile_hf"]
 
@@ -30,7 +30,7 @@ def compile_gguf(fields: Mapping[str, object]) -> bytes:
     Raises ValueError that names the setting for anything else.
     """
     t = gguf_tables(fields)
-    t.patterns = compile_patterns(t.config)
+    t.patterns, t.inert = compile_patterns(t.config), inert_section(t.config)
     return B.write(t)
 
 
@@ -59,7 +59,7 @@ def compile_hf(source: str | os.PathLike, *, odd: str = "embed") -> bytes:
     control = set(named.values()) | _listed_special(side)
     try:
         t = hf_tables(spec, control)
-        t.patterns = compile_patterns(t.config)
+        t.patterns, t.inert = compile_patterns(t.config), inert_section(t.config)
     except Unsupported as e:
         if odd == "refuse":
             raise

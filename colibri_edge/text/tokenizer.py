@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import bisect
 import json
-import unicodedata
 from collections.abc import Iterable, Sequence
 
 from . import _tok
-from ._decode import BytesStream, PiecesStream, Stream
+from ._decode import BytesStream, PiecesStream, Stream, decode_pieces
 from ._pretok import Pretokenizer, normalizer
 
 _CONTROL, _PRESENT, _BYTE, _UNUSED = 2, 1, 8, 32
@@ -46,8 +45,9 @@ class Tokenizer:
 
                 self._odd = OddTokenizer(self._t.section(11))
                 return
-            self._normalize = normalizer(c["normalizer"])
-            self._pretok = Pretokenizer(c["pretok"], self._t)
+            self._normalize = normalizer(c["normalizer"], self._t)
+            self._pretok = Pretokenizer(c["pretok"], int(c.get("programs") or 0))
+            self._direct = not c["normalizer"] and not self._pretok.steps and not self._t.has_added(1)
             self._decoder = c["decoder"]
             if self._decoder["kind"] not in ("bytes", "pieces"):
                 raise ValueError(f"decoder kind {self._decoder['kind']!r}")
@@ -184,6 +184,9 @@ class Tokenizer:
             self._encode_text(raw[at:], at == 0, plain, skip_whole, out)
 
     def _encode_text(self, raw: bytes, first: bool, plain, skip_whole: bool, out: list[int]) -> None:
+        if self._direct:
+            self._t.encode_text(raw, out)
+            return
         text = self._normalize(raw.decode("utf-8", "surrogateescape"))
         if self._t.has_added(1):
             raw = text.encode("utf-8", "surrogateescape")
@@ -202,7 +205,8 @@ class Tokenizer:
             self._encode_words(text, first, out)
 
     def _encode_words(self, text: str, first: bool, out: list[int]) -> None:
-        self._t.encode_pieces(self._pretok(text, first), out)
+        for piece in self._pretok(text, first):
+            self._t.encode_text(piece, out)
 
     def _matches(self, which: int, raw: bytes, plain, skip_whole: bool):
         """Added tokens of list ``which`` that count, as (start, end, id), with the space their flags swallow."""
@@ -240,6 +244,8 @@ class Tokenizer:
             return self._odd.decode(ids, skip_special)
         if self._decoder["kind"] == "bytes":
             return self._t.join(ids, skip_special).decode("utf-8", "replace")
+        if self._decoder["drop_first"] is None:
+            return decode_pieces(self._t, self._decoder, ids, skip_special)
         s = self.stream(skip_special)
         return "".join([*map(s.push, ids), s.flush()])
 
@@ -272,8 +278,7 @@ def _touches(ranges: list[tuple[int, int]], start: int, end: int) -> bool:
 
 def _word(raw: bytes, index: int) -> bool:
     """Whether the first (0) or last (-1) character of ``raw`` is one of a word."""
+    from . import _unicode
+
     text = raw.decode("utf-8", "ignore")
-    if not text:
-        return False
-    c = text[index]
-    return c == "_" or unicodedata.category(c)[0] in "LMN" or unicodedata.category(c) == "Pc"
+    return bool(text) and bisect.bisect_right(_unicode.words(), ord(text[index])) % 2 == 1

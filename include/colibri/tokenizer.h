@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "colibri/base.h"
+#include "colibri/pretok.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -69,7 +70,8 @@ enum {
     CL_SEC_ADDED_NORM = 9, /* the same, for tokens matched in normalised text */
     CL_SEC_ADDED_TEXT = 10,
     CL_SEC_HF_JSON = 11,   /* tokenizer.json as it was, kind CL_TOK_HF only */
-    CL_SEC_PATTERNS = 12   /* compiled pre-tokenizer patterns, see pretok.h */
+    CL_SEC_PATTERNS = 12,  /* compiled pre-tokenizer patterns, see pretok.h */
+    CL_SEC_INERT = 13      /* {u32 low, high}[] code points that Unicode normalisation leaves alone, rising */
 };
 
 typedef struct {
@@ -88,6 +90,7 @@ typedef struct {
     uint32_t merge_mask;  /* slots of MERGES - 1 */
     uint32_t hash_probe;  /* longest probe sequence in HASH */
     uint32_t merge_probe; /* the same of MERGES */
+    cl_pretok pretok;     /* steps of PATTERNS */
     double unk_score;     /* unigram: log probability of one unknown character */
     uint32_t added_first[2][257]; /* [raw, norm][b]: first added token whose first byte is >= b */
 } cl_tok;
@@ -121,6 +124,12 @@ CL_API int cl_tok_encode(const cl_tok *t, cl_tok_work *w, const uint8_t *s, size
 CL_API int cl_tok_encode_bpe(const cl_tok *t, cl_tok_work *w, const uint8_t *s, size_t n);
 CL_API int cl_tok_encode_unigram(const cl_tok *t, cl_tok_work *w, const uint8_t *s, size_t n);
 
+/* Cuts s: [n] with the steps of PATTERNS and encodes each piece. */
+CL_API int cl_tok_encode_text(const cl_tok *t, cl_tok_work *w, const uint8_t *s, size_t n);
+
+/* First run of inert characters in s[from .. n): 1 and its bytes [*start, *end), or 0. */
+CL_API int cl_tok_next_inert(const cl_tok *t, const uint8_t *s, size_t n, size_t from, size_t *start, size_t *end);
+
 /* One id at the end of w->ids. */
 CL_API int cl_tok_push(cl_tok_work *w, uint32_t id);
 /* At least `bytes` bytes of scratch; the old content is lost. NULL when out of memory. */
@@ -131,9 +140,6 @@ CL_API void cl_tok_work_free(cl_tok_work *w);
    or 0 when there is none. */
 CL_API int cl_tok_next_added(const cl_tok *t, int list, const uint8_t *s, size_t n, size_t from, size_t *start, size_t *end,
                       uint32_t *id, uint32_t *flags);
-
-/* Bytes of the UTF-8 character at s[0 .. n), n >= 1; 1 where there is no valid one. */
-CL_API size_t cl_utf8_len(const uint8_t *s, size_t n);
 
 /* Builders. table: [slots] u32 (hash) or [4 * slots] u32 (merges), slots a power of two, written little-endian.
    ids: [n] of the tokens to enter, offsets: [vocab + 1], bytes: [offsets[vocab]], merges: [3 * n] left, right, result

@@ -85,7 +85,7 @@ static size_t split_symbols(const cl_tok *t, const uint8_t *s, size_t n, symbol 
             len = 1;
             id = tok_rd32(byte_ids + 4 * (size_t)s[i]);
         } else {
-            len = cl_utf8_len(s + i, n - i);
+            len = tok_utf8_len(s + i, n - i);
             id = cl_tok_find(t, s + i, len);
         }
         if (id == CL_TOK_NONE && t->flags & CL_TOK_BYTE_FALLBACK) {

@@ -88,7 +88,9 @@ int cl_tok_open(cl_tok *t, const void *buf, size_t len)
         t->sec[i].p = p + off;
         t->sec[i].n = n;
     }
-    if (check_tables(t) != CL_TOK_OK)
+    if (check_tables(t) != CL_TOK_OK || t->sec[CL_SEC_INERT].n % 8)
+        return CL_TOK_EBLOB;
+    if (cl_pretok_open(&t->pretok, t->sec[CL_SEC_PATTERNS].p, t->sec[CL_SEC_PATTERNS].n) != 0)
         return CL_TOK_EBLOB;
     t->hash_mask = (uint32_t)(t->sec[CL_SEC_HASH].n / 4) - 1;
     t->merge_mask = (uint32_t)(t->sec[CL_SEC_MERGES].n / 16) - 1;
@@ -116,34 +118,6 @@ int cl_tok_bytes(const cl_tok *t, uint32_t id, const uint8_t **p, uint32_t *n)
 uint32_t cl_tok_flags(const cl_tok *t, uint32_t id)
 {
     return id < t->vocab ? t->sec[CL_SEC_FLAGS].p[id] : 0;
-}
-
-size_t cl_utf8_len(const uint8_t *s, size_t n)
-{
-    size_t k;
-    if (s[0] < 0x80)
-        return 1;
-    k = s[0] >= 0xF0 && s[0] <= 0xF4 ? 4 : s[0] >= 0xE0 && s[0] < 0xF0 ? 3 : s[0] >= 0xC2 && s[0] < 0xE0 ? 2 : 1;
-    if (k == 1 || k > n)
-        return 1;
-    if ((s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] > 0x9F) || (s[0] == 0xF0 && s[1] < 0x90) ||
-        (s[0] == 0xF4 && s[1] > 0x8F))
-        return 1;
-    for (size_t i = 1; i < k; i++)
-        if ((s[i] & 0xC0) != 0x80)
-            return 1;
-    return k;
-}
-
-int cl_tok_encode(const cl_tok *t, cl_tok_work *w, const uint8_t *s, size_t n)
-{
-    if (n > 0x7FFFFFF0u)
-        return CL_TOK_ELIMIT;
-    if (n == 0)
-        return CL_TOK_OK;
-    if (t->kind == CL_TOK_UNIGRAM)
-        return cl_tok_encode_unigram(t, w, s, n);
-    return t->kind == CL_TOK_HF ? CL_TOK_EBLOB : cl_tok_encode_bpe(t, w, s, n);
 }
 
 int cl_tok_push(cl_tok_work *w, uint32_t id)

@@ -57,9 +57,9 @@ static void forward(const cl_tok *t, const uint8_t *s, size_t n, node *at)
         uint32_t h = TOK_HASH_START;
         size_t end = n - i < t->max_len ? n : i + t->max_len;
         int single = 0;
-        mb = cl_utf8_len(s + i, n - i);
+        mb = tok_utf8_len(s + i, n - i);
         for (size_t j = i; j < end;) {
-            size_t step = cl_utf8_len(s + j, n - j);
+            size_t step = tok_utf8_len(s + j, n - j);
             uint32_t id;
             if (j + step > end)
                 break;
