@@ -62,6 +62,19 @@ cdef extern from "colibri/kernels.h" nogil:
         float scale
         float softcap
         const float *sinks
+    ctypedef struct cl_rowmm_args:
+        const float *w
+        size_t ldw
+        int32_t k
+        int32_t n
+        const float *x
+        size_t ldx
+        const int32_t *rows
+        int32_t nt
+        float *y
+        size_t ldy
+    ctypedef void (*cl_rowmm_fn)(const cl_rowmm_args *a) noexcept nogil
+    ctypedef void (*cl_mul_fn)(float *y, const float *x, int32_t n) noexcept nogil
     ctypedef void (*cl_mm_fn)(const cl_mm_args *a) noexcept nogil
     ctypedef void (*cl_quantize_fn)(const float *x, cl_act8 *q, int32_t n) noexcept nogil
     ctypedef void (*cl_rmsnorm_fn)(const float *x, const float *w, float *y, int32_t n, float eps) noexcept nogil
@@ -84,6 +97,8 @@ cdef extern from "colibri/kernels.h" nogil:
         cl_rope_fn rope
         cl_softmax_fn softmax
         cl_attention_fn attention
+        cl_rowmm_fn rowmm
+        cl_mul_fn mul
     ctypedef struct cl_format:
         const char *name
         int32_t block_k

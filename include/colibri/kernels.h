@@ -29,6 +29,19 @@ typedef struct {
     size_t ldy;
 } cl_mm_args;
 
+/* y[t*ldy + j] = sum over k of x_t[k] * w[k*ldw + j], for t < nt and j < n: row-major floats, each y one fma chain in rising k. */
+typedef struct {
+    const float *w;       /* [k][ldw] */
+    size_t ldw;
+    int32_t k, n;
+    const float *x;       /* activation rows, ldx floats apart */
+    size_t ldx;
+    const int32_t *rows;  /* [nt]: which activation row token t uses; NULL = t */
+    int32_t nt;
+    float *y;             /* [nt][ldy] */
+    size_t ldy;
+} cl_rowmm_args;
+
 enum { CL_ACT_SILU = 0, CL_ACT_GELU_TANH = 1, CL_ACT_RELU = 2 };
 enum { CL_KV_F32 = 0, CL_KV_F16 = 1 };
 enum { CL_KV_BLOCK = 64 }; /* positions that share one softmax maximum; blocks are aligned to absolute positions */
@@ -65,6 +78,9 @@ typedef struct {
     /* p[n] = softmax(x[n]); n a multiple of 8, padding holds -inf; p may be x */
     void (*softmax)(const float *x, float *p, int32_t n);
     void (*attention)(const cl_attn_args *a);
+    void (*rowmm)(const cl_rowmm_args *a);
+    /* y[n] *= x[n]; n a multiple of 8 */
+    void (*mul)(float *y, const float *x, int32_t n);
 } cl_kernels;
 
 CL_INLINE int32_t cl_attn_scratch(int32_t nrep, int32_t head_dim) {

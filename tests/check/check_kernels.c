@@ -113,6 +113,8 @@ static void check_elementwise(int32_t mode) {
         ref->add(a, x, m); k->add(b, x, m);
         ref->axpy(a, 0.37f, x + m, m); k->axpy(b, 0.37f, x + m, m);
         same(a, b, sizeof(float) * (size_t)m, "add, axpy", m, mode, 0);
+        ref->mul(a, x, m); k->mul(b, x, m);
+        same(a, b, sizeof(float) * (size_t)m, "mul", m, mode, 0);
         memcpy(a, x, sizeof(float) * (size_t)(2 * m)); memcpy(b, x, sizeof(float) * (size_t)(2 * m));
         ref->rope(a, x, w, n); k->rope(b, x, w, n);
         same(a, b, sizeof(float) * (size_t)(2 * m), "rope", n, mode, 0);
@@ -148,6 +150,27 @@ static void check_attention(void) {
                 }
 }
 
+static void check_rowmm(int32_t mode) {
+    static const int32_t ks[] = {1, 7, 8, 13, 64}, ns[] = {1, 8, 21, 520, 1040};
+    for (size_t i = 0; i < 5; i++)
+        for (size_t j = 0; j < 5; j++)
+            for (int32_t nt = 1; nt <= 9; nt++) {
+                int32_t kk = ks[i], n = ns[j], rows[9];
+                size_t ldw = (size_t)n + 3, ldx = (size_t)kk + 1, ldy = (size_t)n + 5, ny = ldy * (size_t)nt;
+                float *w = (float *)mem(sizeof(float) * ldw * (size_t)kk), *x = (float *)mem(sizeof(float) * ldx * 9),
+                      *a = (float *)mem(sizeof(float) * ny), *b = (float *)mem(sizeof(float) * ny);
+                fill_floats(w, (int32_t)ldw * kk, MODE_RANDOM);
+                fill_floats(x, (int32_t)ldx * 9, mode);
+                for (int32_t t = 0; t < 9; t++) rows[t] = (int32_t)(rnd() % 9);
+                cl_rowmm_args r = {w, ldw, kk, n, x, ldx, (rnd() & 1) ? NULL : rows, nt, a, ldy};
+                ref->rowmm(&r);
+                r.y = b;
+                k->rowmm(&r);
+                same(a, b, sizeof(float) * ny, "rowmm", kk, n, nt); /* what lies between the rows stays as it was, too */
+                cl_aligned_free(w); cl_aligned_free(x); cl_aligned_free(a); cl_aligned_free(b);
+            }
+}
+
 int main(int argc, char **argv) {
     state = argc > 1 ? (uint64_t)strtoull(argv[1], NULL, 10) : 1;
     ref = cl_kernels_at(0);
@@ -155,6 +178,7 @@ int main(int argc, char **argv) {
         for (int32_t mode = 0; mode < MODES; mode++) {
             for (int32_t f = 0; f < CL_FMT_COUNT; f++) check_mm(f, mode);
             check_elementwise(mode);
+            check_rowmm(mode);
         }
         check_attention();
         printf("%s: %d checks so far\n", k->name, (int)checks);

@@ -1,0 +1,4 @@
+/* Row-major products for scalar: the template over this set's eight lanes. */
+#include "v8__scalar.h"
+#define ISA scalar
+#include "rowmm.inc"
