@@ -93,6 +93,7 @@ class ColibriFile:
     def __init__(self, path):
         self.path = Path(path)
         self._map: mmap.mmap | None = None
+        self._tokenizer_checked = False
         version = format_version(path)
         if version == 1:
             raise FileError(f"{path} is a version 1 file, one MoE block and no whole model; open it with "
@@ -321,10 +322,15 @@ class ColibriFile:
         return memoryview(self._map)[off:off + t.stride]
 
     def tokenizer_view(self) -> memoryview | None:
-        """The mapped tokenizer tables, or None when the file has none."""
+        """The mapped tokenizer tables, or None when the file has none. FileError where their checksum is wrong."""
         if self.tokenizer is None:
             return None
-        return memoryview(self._map)[self.tokenizer[0]:self.tokenizer[0] + self.tokenizer[1]]
+        off, length, crc = self.tokenizer
+        view = memoryview(self._map)[off:off + length]
+        if not self._tokenizer_checked and crc32c(view) != crc:
+            self._fail(f"the tokenizer is damaged (its CRC-32C differs from the directory's); copy the file again or {AGAIN}")
+        self._tokenizer_checked = True
+        return view
 
     def verify(self, progress: Callable[[int, int, str], None] | None = None) -> int:
         """Read the whole file and check every CRC and all padding; returns the number of records checked.

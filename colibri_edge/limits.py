@@ -20,6 +20,8 @@ def _read(path: Path) -> str | None:
 def _folders(controller: str, root: Path, proc: Path):
     """Folders of this process's cgroup for the controller, from its own up to the root: (version, folder)."""
     for line in (_read(proc) or "").splitlines():
+        if line.count(":") < 2:
+            continue
         _, names, path = line.split(":", 2)
         if names == "":
             bases = [(2, root), (2, root / "unified")]

@@ -1,0 +1,62 @@
+"""Threads that behave: idle after an answer (FAULTS 26), usable in a forked child (FAULTS 25)."""
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+import warnings
+
+import pytest
+
+import colibri_edge
+
+PROMPT = list(range(40, 90))
+
+
+def test_idle_after_an_answer(tiny_model):
+    model = colibri_edge.Model.load(tiny_model, threads=2)
+    for _ in model.generate(PROMPT, 30):
+        pass
+    before = time.process_time()
+    time.sleep(5)
+    assert time.process_time() - before < 0.1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize("threads", [1, 2])
+def test_works_in_a_forked_child(tiny_model, threads):
+    """A child goes on with its parent's model and gets the same bits; so does the parent."""
+    model = colibri_edge.Model.load(tiny_model, threads=threads)
+    want = model.logits(PROMPT)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)     # Python 3.12 and newer warn of threads at a fork
+        pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            code = 0 if (model.logits(PROMPT) == want).all() and len(list(model.generate(PROMPT, 5))) == 5 else 3
+        finally:
+            sys.stderr.flush()
+            os._exit(code)
+    limit = time.monotonic() + 60
+    while True:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            break
+        if time.monotonic() > limit:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            pytest.fail("the child hangs")
+        time.sleep(0.02)
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert (model.logits(PROMPT) == want).all()
+
+
+def test_many_models_come_and_go(tiny_model):
+    """Threads end with their model."""
+    before = len(os.listdir("/proc/self/task")) if os.path.isdir("/proc/self/task") else 0
+    for _ in range(20):
+        colibri_edge.Model.load(tiny_model, threads=3).logits(PROMPT[:2])
+    after = len(os.listdir("/proc/self/task")) if os.path.isdir("/proc/self/task") else 0
+    assert after <= before + 3
