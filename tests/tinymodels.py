@@ -8,6 +8,7 @@ transformers, torch and gguf are test dependencies; nothing here is imported at 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import warnings
@@ -113,11 +114,11 @@ def _redraw(model, seed: int) -> None:
                 p.copy_(0.2 * torch.randn(p.shape, generator=gen))
             elif "embed" in name:
                 # a tied model repeats its last token unless the layers outweigh the embedding
-                p.copy_((0.1 if tied else 1.0) * torch.randn(p.shape, generator=gen))
+                p.copy_((0.05 if tied else 1.0) * torch.randn(p.shape, generator=gen))
             elif ".gate.weight" in name:                       # router: decided choices
                 p.copy_(0.5 * torch.randn(p.shape, generator=gen))
             else:                                              # at least 0.05, so that tokens vary
-                p.copy_(max(0.05, p.shape[-1] ** -0.5) * torch.randn(p.shape, generator=gen))
+                p.copy_(max(0.05, 0.75 * p.shape[-1] ** -0.5) * torch.randn(p.shape, generator=gen))
 
 
 def build(tiny: Tiny, folder, seed: int = 1) -> Path:
@@ -192,6 +193,32 @@ def reference_logits(model, ids) -> np.ndarray:
     model = model if hasattr(model, "forward") else load(model)
     with torch.no_grad():
         return model(torch.tensor([list(ids)]), use_cache=False).logits[0].float().numpy()
+
+
+@contextlib.contextmanager
+def int8_activations(model):
+    """Within it, the model's matrices see their inputs as the engine's quantised formats do: rounded to int8 in blocks
+    of 32 columns with one float32 scale, max |x| / 127. Router and shared gate stay float32."""
+    import torch
+
+    plain = {id(m.weight) for n, m in model.named_modules() if n.endswith(("mlp.gate", "shared_expert_gate"))}
+    real = torch.nn.functional.linear
+
+    def linear(x, w, bias=None):
+        if id(w) in plain:
+            return real(x, w, bias)
+        n = x.shape[-1]
+        y = torch.nn.functional.pad(x, (0, -n % 32)).reshape(*x.shape[:-1], -1, 32)
+        d = y.abs().amax(-1, keepdim=True) / 127
+        y = torch.round(y / torch.where(d > 0, d, 1)) * d
+        return real(y.reshape(*x.shape[:-1], -1)[..., :n], w, bias)
+
+    model.config._experts_implementation = "eager"
+    torch.nn.functional.linear = linear
+    try:
+        yield
+    finally:
+        torch.nn.functional.linear = real
 
 
 def greedy(model, ids, n: int) -> list[int]:
@@ -309,10 +336,12 @@ def encode(x: np.ndarray, kind: str, rng) -> np.ndarray:
         k, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[kind]]
         raw = rng.integers(0, 256, (x.size // k, size), dtype=np.uint8)
         block = raw.reshape(-1).view(formats.GGML[kind.lower()])
-        spread = np.float16(x.std())
-        block["d"] = (spread * np.float16({"Q5_K": 1 / 300, "Q3_K": 1 / 50, "Q2_K": 1 / 9}[kind])).view(np.uint16)
-        if "dmin" in block.dtype.names:
-            block["dmin"] = (spread * np.float16({"Q5_K": 1 / 20, "Q2_K": 1 / 6}[kind])).view(np.uint16)
+        block["d"] = np.float16(1).view(np.uint16)
+        if "dmin" in block.dtype.names:                            # the minima take the mean away
+            block["dmin"] = np.float16({"Q5_K": 15.5, "Q2_K": 1.5}[kind]).view(np.uint16)
+        spread = gguf.quants.dequantize(raw.reshape(-1, size)[:64], gguf.GGMLQuantizationType[kind]).std()
+        for name in {"d", "dmin"} & set(block.dtype.names):
+            block[name] = (block[name].view(np.float16) * np.float16(x.std() / spread)).view(np.uint16)
         return raw.reshape(*x.shape[:-1], -1)
     return gguf.quants.quantize(x.astype(np.float32), gguf.GGMLQuantizationType[kind])
 
