@@ -5,6 +5,7 @@ Owns: the seeded generator of odd strings, the training corpus, and one small tr
 
 from __future__ import annotations
 
+import json
 import random
 
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
@@ -22,14 +23,18 @@ BLOCKS = [(0x20, 0x7E), (0xA0, 0xFF), (0x100, 0x24F), (0x250, 0x2FF), (0x300, 0x
           (0x30000, 0x323AF), (0xE0000, 0xE01FF), (0x0, 0x1F), (0x7F, 0x9F)]
 SPACES = " \t\n\r\x0b\x0c\x85\xa0\u1680\u2002\u2009\u2028\u2029\u202f\u205f\u3000\u200b\ufeff\x1c\x1f"
 PARTS = [
-    "'s", "'S", "'\u017f", "'re", "'RE", "'lL", "'d", "'t", "’s", "don't", "I'M", "WE'VE", "123", "1234567", "3.14", "0x1F", "١٢٣", "½", "Ⅷ",
-    "²", "def f(x):\n    return x**2\n", "for (int i = 0; i < n; ++i) {\r\n\t}", "  ", "   ", "\n\n", "\r\n\r\n", " \n ", "\t\t", "    pass",
-    "👨‍👩‍👧‍👦", "🏳️‍🌈", "👍🏽", "🇨🇭", "❤️", "e\u0301", "A\u030a", "\u1100\u1161\u11a8", "한국어", "日本語のテスト", "中文分词", "ภาษาไทย", "हिन्दी", "עברית",
-    "العربية", "ελληνικά", "кириллица", "Ünïcödé", "ﬁ", "ǅ", "ʰ", "İ", "ß", "ﬀ", "\u212b", "\u2126", "▁", "▁▁", " ▁ ", "<s>", "</s>", "<unk>",
-    "<0x41>", "<0xE4>", "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|im_", "<tool>", "<mask>", "<pad>", "\x00", "\x7f", "\ufffd",
-    "https://example.org/a?b=c&d=%20", "user@example.org", "!!!", "...", "—", "$%^&*()", "[[", "{{x}}", "/*", "//", "# ", "== != <= ->",
-    "Hello", " world", "the", " the", "The quick brown fox", "internationalization", "aaaaaaaaaaaaaaaaaaaaaaaa", "ABCdef", "camelCaseWord", "snake_case",
-    "\u0378", "\U0001fae9", "\u0295", "\u1c89", "\ua7da", "\U00016d63\U00016d67", "\U000113c5", "\U00010d4e\u0301", "\U0003134b", "\U00033480", "\u088f",
+    "'s", "'S", "'\u017f", "'re", "'RE", "'lL", "'d", "'t", "’s", "don't", "I'M", "WE'VE", "123", "1234567",
+    "3.14", "0x1F", "١٢٣", "½", "Ⅷ", "²", "def f(x):\n    return x**2\n",
+    "for (int i = 0; i < n; ++i) {\r\n\t}", "  ", "   ", "\n\n", "\r\n\r\n", " \n ", "\t\t", "    pass",
+    "👨‍👩‍👧‍👦", "🏳️‍🌈", "👍🏽", "🇨🇭", "❤️", "e\u0301", "A\u030a", "\u1100\u1161\u11a8", "한국어", "日本語のテスト", "中文分词",
+    "ภาษาไทย", "हिन्दी", "עברית", "العربية", "ελληνικά", "кириллица", "Ünïcödé", "ﬁ", "ǅ", "ʰ", "İ", "ß", "ﬀ",
+    "\u212b", "\u2126", "▁", "▁▁", " ▁ ", "<s>", "</s>", "<unk>", "<0x41>", "<0xE4>", "<|endoftext|>",
+    "<|im_start|>", "<|im_end|>", "<|im_", "<tool>", "<mask>", "<pad>", "\x00", "\x7f", "\ufffd",
+    "https://example.org/a?b=c&d=%20", "user@example.org", "!!!", "...", "—", "$%^&*()", "[[", "{{x}}", "/*",
+    "//", "# ", "== != <= ->", "Hello", " world", "the", " the", "The quick brown fox", "internationalization",
+    "aaaaaaaaaaaaaaaaaaaaaaaa", "ABCdef", "camelCaseWord", "snake_case", "\u0378", "\U0001fae9", "\u0295",
+    "\u1c89", "\ua7da", "\U00016d63\U00016d67", "\U000113c5", "\U00010d4e\u0301", "\U0003134b", "\U00033480",
+    "\u088f",
 ]
 
 
@@ -101,7 +106,8 @@ def gpt2_prefix_space():
 def llama3():
     pre = pre_tokenizers.Sequence([_split(KINDS["llama-bpe"].patterns[0]),
                                    pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
-    return _byte_level(pre, ignore_merges=True, specials=["<|begin|>", "<|im_start|>", "<|im_end|>"], prefix="<|begin|>")
+    return _byte_level(pre, ignore_merges=True, specials=["<|begin|>", "<|im_start|>", "<|im_end|>"],
+                       prefix="<|begin|>")
 
 
 def qwen():
@@ -136,8 +142,6 @@ def _sentencepiece(normalizer, pre, decoder, train_pre=None):
     t.pre_tokenizer = train_pre or pre_tokenizers.Metaspace()
     t.train_from_iterator(corpus(), trainers.BpeTrainer(vocab_size=1200, show_progress=False, limit_alphabet=300,
                                                         special_tokens=["<unk>", "<s>", "</s>", *_bytes_tokens()]))
-    import json
-
     spec = json.loads(t.to_str())
     spec["added_tokens"] = [a for a in spec["added_tokens"] if not a["content"].startswith("<0x")]
     t = Oracle.from_str(json.dumps(spec))
@@ -162,25 +166,24 @@ def llama2_metaspace():
 
 
 def gemma():
-    t = _sentencepiece(normalizers.Replace(" ", "▁"), pre_tokenizers.Split(" ", "merged_with_previous"), _llama_decoder(False))
+    t = _sentencepiece(normalizers.Replace(" ", "▁"), pre_tokenizers.Split(" ", "merged_with_previous"),
+                       _llama_decoder(False))
     t.add_tokens([AddedToken("\n\n", normalized=False), AddedToken("▁▁", normalized=False)])
     return t
 
 
 def _unigram(byte_fallback: bool, decoder, normalizer, pre):
     t = Oracle(models.Unigram())
-    t.normalizer, t.pre_tokenizer = normalizer, pre
+    t.normalizer, t.pre_tokenizer = normalizer, pre_tokenizers.Metaspace()
     extra = _bytes_tokens() if byte_fallback else []
     t.train_from_iterator(corpus(), trainers.UnigramTrainer(vocab_size=900, show_progress=False, unk_token="<unk>",
                                                             special_tokens=["<pad>", "<unk>", "</s>"]))
-    import json
-
     spec = json.loads(t.to_str())
     if byte_fallback:
         spec["model"]["vocab"] += [[b, -30.0] for b in extra]
         spec["model"]["byte_fallback"] = True
     t = Oracle.from_str(json.dumps(spec))
-    t.decoder = decoder
+    t.pre_tokenizer, t.decoder = pre, decoder
     t.post_processor = processors.TemplateProcessing(single="$A </s>", pair="$A </s> $B </s>",
                                                      special_tokens=[("</s>", t.token_to_id("</s>"))])
     return t
@@ -195,5 +198,5 @@ def unigram_bytes():
                                                                   normalizers.Replace(" ", "▁")]), None)
 
 
-STYLES = {f.__name__: f for f in (gpt2, gpt2_prefix_space, llama3, qwen, smollm, llama2, llama2_metaspace, gemma, unigram,
-                                  unigram_bytes)}
+STYLES = {f.__name__: f for f in (gpt2, gpt2_prefix_space, llama3, qwen, smollm, llama2, llama2_metaspace, gemma,
+                                  unigram, unigram_bytes)}

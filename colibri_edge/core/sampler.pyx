@@ -1,8 +1,8 @@
 # cython: language_level=3
 """Sampling: logits to one token id.
 
-Owns: the settings of one stream of tokens and the checking of them; the arithmetic is csrc/sampler.c. Refuses: settings out of
-range and logits that are NaN (ValueError). One sampler belongs to one stream; nothing is allocated per token.
+Owns: the settings of one stream of tokens and the checking of them; the arithmetic is csrc/sampler.c. Refuses: settings
+out of range and logits that are NaN (ValueError). One sampler belongs to one stream; nothing is allocated per token.
 """
 import os
 
@@ -30,11 +30,11 @@ cdef class Sampler:
 
     ``vocab``: number of logits. ``temperature``: 0 takes the highest logit (ties to the lower id). ``top_k``: 0 is off.
     ``top_p``: 1 is off. ``min_p``: 0 is off; a token needs this share of the best token's probability.
-    ``repetition_penalty``: 1 is off; ``window``: how many last tokens it sees, 0 for all. ``seed``: None draws one from the
-    system (see :attr:`seed`). ``banned``: uint8[vocab] IN, 1 for ids never to be taken (:meth:`Tokenizer.banned`).
+    ``repetition_penalty``: 1 is off; ``window``: how many last tokens it sees, 0 for all. ``seed``: None draws one from
+    the system (see :attr:`seed`). ``banned``: uint8[vocab] IN, 1 for ids never to be taken (:meth:`Tokenizer.banned`).
 
-    Same logits, settings and seed give the same ids on every CPU. Raises ValueError naming the setting, the value found and
-    the value wanted.
+    Same logits, settings and seed give the same ids on every CPU. Raises ValueError naming the setting, the value found
+    and the value wanted.
     """
 
     def __cinit__(self, vocab, *, temperature=0.0, top_k=0, top_p=1.0, min_p=0.0, repetition_penalty=1.0, window=0,
@@ -110,7 +110,7 @@ cdef class Sampler:
         return id
 
     def candidates(self, const float[::1] logits not None):
-        """What the next draw chooses from: (ids, probabilities), in the order of the draw. logits: float32[vocab] IN."""
+        """What the next draw chooses from: (ids, probabilities), in its order. logits: float32[vocab] IN."""
         cdef double total = 0
         cdef int32_t n, i
         self._check(logits.shape[0])

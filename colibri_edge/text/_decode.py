@@ -7,20 +7,23 @@ stream, so joined pieces always equal the whole. Refuses: negative ids (ValueErr
 from __future__ import annotations
 
 import codecs
-from typing import Protocol
 
 _CONTROL, _BYTE = 2, 8
 
 
-class Stream(Protocol):
+class Stream:
     """push(id) gives the text that is settled by now; flush() gives the rest, broken bytes as U+FFFD."""
 
-    def push(self, id: int) -> str: ...
+    pending = ""  #: text that is complete and still held, because what follows may change it
 
-    def flush(self) -> str: ...
+    def push(self, id: int) -> str:
+        raise NotImplementedError
+
+    def flush(self) -> str:
+        raise NotImplementedError
 
 
-class BytesStream:
+class BytesStream(Stream):
     """Byte-level tokens: an incomplete UTF-8 tail is held back."""
 
     def __init__(self, tables, skip_special: bool):
@@ -36,7 +39,7 @@ class BytesStream:
         return rest
 
 
-class PiecesStream:
+class PiecesStream(Stream):
     """SentencePiece tokens: a run of byte tokens is held back until it ends, because it is valid or broken as a whole."""
 
     def __init__(self, tables, rule: dict, skip_special: bool, lossless: bool = False):

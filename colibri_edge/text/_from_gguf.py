@@ -64,7 +64,7 @@ def _flag(fields: Mapping, key: str, default: bool) -> bool:
 
 def _token_flags(types: list[int]) -> list[int]:
     known = {NORMAL: B.MODEL, UNKNOWN: B.UNK | B.CONTROL, CONTROL: B.CONTROL | B.ADDED, USER: B.ADDED,
-             UNUSED: B.UNUSED, BYTE: B.BYTE | B.MODEL}
+             UNUSED: B.UNUSED, BYTE: B.BYTE}
     return [B.PRESENT | known.get(x, B.MODEL) for x in types]
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from ._decode import Stream
+
 
 class OddTokenizer:
     """Encodes and decodes with an embedded tokenizer.json."""
@@ -60,7 +62,7 @@ class OddTokenizer:
         return OddStream(self, skip_special)
 
 
-class OddStream:
+class OddStream(Stream):
     """Decodes all ids again at each push and gives what is new and settled."""
 
     def __init__(self, tok: OddTokenizer, skip_special: bool):

@@ -326,25 +326,3 @@ def inert_section(config: dict) -> bytes:
         return b""
     s = U.named("after 9.0")
     return b"".join(struct.pack("<2I", low, end - 1) for low, end in zip(s[::2], s[1::2], strict=True))
-
-
-def finder(pattern: str, is_regex: bool):
-    """A function text -> iterator of (start, end) of the matches, never empty ones."""
-    if not is_regex:
-        def find_plain(text: str):
-            at = text.find(pattern)
-            while at >= 0:
-                yield at, at + len(pattern)
-                at = text.find(pattern, at + len(pattern))
-        return find_plain
-    import regex
-
-    version = regex.V1 if "&&" in pattern else regex.V0
-    compiled = regex.compile(pattern, version | regex.MULTILINE)
-
-    def find_regex(text: str):
-        for m in compiled.finditer(text):
-            if m.end() > m.start():
-                yield m.span()
-
-    return find_regex

@@ -9,8 +9,6 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Callable
 
-from ._patterns import finder
-
 
 def normalizer(ops: list[dict], tables) -> Callable[[str], str]:
     """One function text -> text for the whole list. ``tables`` (an opened blob) knows the characters to leave alone."""
@@ -187,3 +185,25 @@ def _metaspace(mark: str, prepend: str, split: bool):
         return out
 
     return run
+
+
+def finder(pattern: str, is_regex: bool):
+    """A function text -> iterator of (start, end) of the matches, never empty ones."""
+    if not is_regex:
+        def find_plain(text: str):
+            at = text.find(pattern)
+            while at >= 0:
+                yield at, at + len(pattern)
+                at = text.find(pattern, at + len(pattern))
+        return find_plain
+    import regex
+
+    version = regex.V1 if "&&" in pattern else regex.V0
+    compiled = regex.compile(pattern, version | regex.MULTILINE)
+
+    def find_regex(text: str):
+        for m in compiled.finditer(text):
+            if m.end() > m.start():
+                yield m.span()
+
+    return find_regex

@@ -7,7 +7,7 @@ this, in ``tokenizer.py``.
 """
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stddef cimport size_t
-from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memset
 
 
@@ -49,7 +49,8 @@ cdef extern from "colibri/tokenizer.h" nogil:
     void cl_tok_work_free(cl_tok_work *) noexcept
     int cl_tok_next_added(const cl_tok *, int, const uint8_t *, size_t, size_t, size_t *, size_t *, uint32_t *,
                           uint32_t *) noexcept
-    uint32_t cl_tok_build_hash(uint8_t *, uint32_t, const uint32_t *, size_t, const uint32_t *, const uint8_t *) noexcept
+    uint32_t cl_tok_build_hash(uint8_t *, uint32_t, const uint32_t *, size_t, const uint32_t *,
+                               const uint8_t *) noexcept
     uint32_t cl_tok_build_merges(uint8_t *, uint32_t, const uint32_t *, const uint32_t *, size_t) noexcept
 
 
@@ -129,11 +130,12 @@ cdef class Tables:
         return self.t.sec[8 + (which & 1)].n > 0
 
     def next_added(self, int which, bytes text not None, size_t at):
-        """The leftmost, then longest added token of list ``which`` (0 raw, 1 normalised) in ``text`` from byte ``at`` on,
-        as (start, end, id, flags) in bytes, or None."""
+        """The leftmost, then longest added token of list ``which`` (0 raw, 1 normalised) in ``text`` from byte ``at``
+        on, as (start, end, id, flags) in bytes, or None."""
         cdef size_t start = 0, end = 0
         cdef uint32_t id = 0, flags = 0
-        if cl_tok_next_added(&self.t, which & 1, <const uint8_t *><const char *>text, len(text), at, &start, &end, &id, &flags):
+        cdef const uint8_t *s = <const uint8_t *><const char *>text
+        if cl_tok_next_added(&self.t, which & 1, s, len(text), at, &start, &end, &id, &flags):
             return start, end, id, flags
         return None
 
@@ -147,8 +149,8 @@ cdef class Tables:
         return out
 
     def encode_text(self, text, list out not None):
-        """Cuts ``text`` (bytes, or str with lone bytes as surrogate escapes) with the compiled patterns, encodes the pieces
-        and appends the ids to ``out``."""
+        """Cuts ``text`` (bytes, or str with lone bytes as surrogate escapes) with the compiled patterns, encodes the
+        pieces and appends the ids to ``out``."""
         cdef const char *p = NULL
         cdef Py_ssize_t n = 0
         cdef size_t i
@@ -187,7 +189,6 @@ cdef class Tables:
                 continue
             parts.append(PyBytes_FromStringAndSize(<const char *>p, n))
         return b"".join(parts)
-
 
     def runs(self, ids, bint skip_control):
         """Tokens of ids in runs: [(stands for bytes?, bytes)]; byte tokens (<0x41>) are already bytes."""
@@ -235,7 +236,8 @@ def build_hash(const uint32_t[::1] ids not None, const uint32_t[::1] offsets not
     PyObject_GetBuffer(table, &view, PyBUF_SIMPLE)
     if ids.shape[0]:
         p = &ids[0]
-    probe = cl_tok_build_hash(<uint8_t *>view.buf, slots, p, ids.shape[0], &offsets[0], <const uint8_t *><const char *>data)
+    probe = cl_tok_build_hash(<uint8_t *>view.buf, slots, p, ids.shape[0], &offsets[0],
+                              <const uint8_t *><const char *>data)
     PyBuffer_Release(&view)
     return bytes(table), probe
 

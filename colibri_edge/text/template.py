@@ -198,9 +198,8 @@ class ChatTemplate:
         keep = _one_of(safe)
         keep_more = _one_of([*safe, *assistant])
         out = {k: _map(v, lambda s: self._mark(s, there, keep)) for k, v in data.items() if k != "messages"}
-        out["messages"] = [
-            _map(m, lambda s, k=keep_more if m.get("role") == "assistant" else keep: self._mark(s, there, k))
-            for m in data["messages"]]
+        mark, mark_less = (functools.partial(self._mark, there=there, keep=k) for k in (keep, keep_more))
+        out["messages"] = [_map(m, mark_less if m.get("role") == "assistant" else mark) for m in data["messages"]]
         return out
 
     def _mark(self, text: str, there: dict[str, str], keep) -> str:

@@ -19,7 +19,8 @@ from ._pretok import Pretokenizer, normalizer
 
 _CONTROL, _PRESENT, _BYTE, _UNUSED = 2, 1, 8, 32
 _LSTRIP, _RSTRIP, _WORD = 2, 4, 8
-_SPACES = "\t\n\x0b\x0c\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
+_SPACES = ("\t\n\x0b\x0c\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
+           "\u2028\u2029\u202f\u205f\u3000")  # White_Space
 
 
 class Tokenizer:
