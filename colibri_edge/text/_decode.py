@@ -39,6 +39,32 @@ class BytesStream(Stream):
         return rest
 
 
+def checked_rule(rule: dict) -> dict:
+    """The decoder rule of a blob's config, every field of the type it should have; raises TypeError, KeyError otherwise."""
+    if rule["kind"] == "bytes":
+        return {"kind": "bytes"}
+    if rule["kind"] != "pieces":
+        raise TypeError(f"decoder kind {rule['kind']!r}")
+    strip, first = rule["strip"], rule["drop_first"]
+    replace = [(_text(a), _text(b)) for a, b in rule["replace"]]
+    return {"kind": "pieces", "replace": replace, "drop_first": None if first is None else _text(first),
+            "strip": None if strip is None else (_text(strip[0]), int(strip[1]))}
+
+
+def _text(value) -> str:
+    if not isinstance(value, str) or not value:
+        raise TypeError(f"{value!r} where text should be")
+    return value
+
+
+def byte_of(token: bytes) -> int:
+    """65 of <0x41>; 63, a question mark, where a damaged table gives something else."""
+    try:
+        return int(token[3:5], 16)
+    except ValueError:
+        return 63
+
+
 class PiecesStream(Stream):
     """SentencePiece tokens: a run of byte tokens is held back until it ends, because it is valid or broken as a whole."""
 
@@ -57,7 +83,7 @@ class PiecesStream(Stream):
         if self._skip and flags & _CONTROL:
             return ""
         if flags & _BYTE:
-            self._run.append(int(raw[3:5], 16))
+            self._run.append(byte_of(raw))
             self._first = False
             return ""
         text = raw.decode("utf-8", "replace")

@@ -47,8 +47,20 @@ def _unicode_step(form: str, tables) -> Callable[[str], str]:
     return run
 
 
+def _check_op(op: dict) -> None:
+    """Texts are texts and the split's behaviour is known; TypeError otherwise."""
+    for key in ("pattern", "to", "text", "behavior", "prepend"):
+        if not isinstance(op.get(key, ""), str):
+            raise TypeError(f"{key} = {op[key]!r}")
+    if op.get("behavior", "Isolated") not in ("Isolated", "Removed", "MergedWithPrevious", "MergedWithNext", "Contiguous"):
+        raise TypeError(f"behavior = {op['behavior']!r}")
+    if op.get("pattern", "x") == "" or (op["op"] == "metaspace" and not op["text"]):
+        raise TypeError("an empty pattern")
+
+
 def _normalizer_step(op: dict, tables) -> Callable[[str], str]:
     kind = op["op"]
+    _check_op(op)
     if kind == "unicode":
         form = op["form"]
         if form not in ("NFC", "NFD", "NFKC", "NFKD"):
@@ -101,7 +113,7 @@ def _cut(text: str, find, behavior: str, invert: bool, out: list[str]) -> None:
         _join(text, spans, lambda last, m: last == m, out)
     elif behavior == "MergedWithPrevious":
         _join(text, spans, lambda last, m: m and not last, out)
-    elif behavior == "MergedWithNext":
+    else:  # MergedWithNext
         back: list[tuple[int, int]] = []
         last = False
         for a, b, m in reversed(spans):
@@ -111,8 +123,6 @@ def _cut(text: str, find, behavior: str, invert: bool, out: list[str]) -> None:
                 back.append((a, b))
             last = m
         out += [text[a:b] for a, b in reversed(back)]
-    else:
-        raise ValueError(f"tokenizer tables are damaged: split behavior {behavior!r}")
 
 
 def _join(text: str, spans, glue, out: list[str]) -> None:
@@ -150,6 +160,7 @@ class Pretokenizer:
 
     def _step(self, op: dict):
         kind = op["op"]
+        _check_op(op)
         if kind == "split":
             find, behavior, invert = finder(op["pattern"], op["regex"]), op["behavior"], op["invert"]
 
@@ -199,7 +210,10 @@ def finder(pattern: str, is_regex: bool):
     import regex
 
     version = regex.V1 if "&&" in pattern else regex.V0
-    compiled = regex.compile(pattern, version | regex.MULTILINE)
+    try:
+        compiled = regex.compile(pattern, version | regex.MULTILINE)
+    except regex.error as e:
+        raise ValueError(f"pre-tokenizer pattern {pattern!r}: {e}") from None
 
     def find_regex(text: str):
         for m in compiled.finditer(text):

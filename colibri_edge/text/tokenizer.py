@@ -14,7 +14,7 @@ import json
 from collections.abc import Iterable, Sequence
 
 from . import _tok
-from ._decode import BytesStream, PiecesStream, Stream, decode_pieces
+from ._decode import BytesStream, PiecesStream, Stream, byte_of, checked_rule, decode_pieces
 from ._pretok import Pretokenizer, normalizer
 
 _CONTROL, _PRESENT, _BYTE, _UNUSED = 2, 1, 8, 32
@@ -45,14 +45,15 @@ class Tokenizer:
                 from ._odd import OddTokenizer
 
                 self._odd = OddTokenizer(self._t.section(11))
+                self._decoder = {"kind": "bytes"}
                 return
             self._normalize = normalizer(c["normalizer"], self._t)
             self._pretok = Pretokenizer(c["pretok"], int(c.get("programs") or 0))
             self._direct = not c["normalizer"] and not self._pretok.steps and not self._t.has_added(1)
-            self._decoder = c["decoder"]
-            if self._decoder["kind"] not in ("bytes", "pieces"):
-                raise ValueError(f"decoder kind {self._decoder['kind']!r}")
-        except (KeyError, TypeError, AttributeError, IndexError, UnicodeDecodeError, json.JSONDecodeError) as e:
+            self._decoder = checked_rule(c["decoder"])
+        except (KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError, ValueError) as e:
+            if isinstance(e, ValueError) and "damaged" in str(e):
+                raise
             raise ValueError(f"tokenizer tables are damaged: config section: {e!r}") from None
 
     def _checked(self, ids) -> list[int]:
@@ -111,10 +112,10 @@ class Tokenizer:
         if not 0 <= id < self._t.vocab:
             return b""
         raw = self._t.token(id) or b""
-        if self._odd or self._decoder["kind"] == "bytes":
+        if self._decoder["kind"] == "bytes":
             return raw
         if self._t.token_flags(id) & _BYTE:
-            return bytes([int(raw[3:5], 16)])
+            return bytes([byte_of(raw)])
         for a, b in self._decoder["replace"]:
             raw = raw.replace(a.encode(), b.encode())
         return raw
