@@ -81,7 +81,8 @@ def test_wrong_ids(tok):
     assert tok.token_bytes(10**6) == b""
 
 
-@pytest.mark.parametrize("stops", [["</s>"], ["\n\n", "\n\nUser:"], ["ab", "abc", "b"], ["aaa"], ["x"], ["é", "中文"], ["STOP", "TOP"]])
+@pytest.mark.parametrize("stops", [["</s>"], ["\n\n", "\n\nUser:"], ["ab", "abc", "b"], ["aaa"], ["x"], ["é", "中文"],
+                                   ["STOP", "TOP"]])
 def test_stop_strings_at_every_cut(stops):
     text = "héllo </s> wörld 中文\n\nUser: abc aab aaaa x STOP end </"
     want_at = min([text.find(s) for s in stops if s in text], default=len(text))
