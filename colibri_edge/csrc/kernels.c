@@ -43,6 +43,9 @@ static void fill(void) {
         cl_fill_mm_int__neon(t);
     }
 #endif
+#if CL_HAVE_DOTPROD
+    if (f & CL_CPU_DOTPROD) cl_fill_mm_int__dotprod(next_table("dotprod"));
+#endif
 }
 
 static const char *const known[] = {"scalar", "avx2", "avx512vnni", "neon", "dotprod", "i8mm"};

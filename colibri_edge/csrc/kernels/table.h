@@ -12,6 +12,7 @@ void cl_fill_float__avx2(cl_kernels *t);
 void cl_fill_rowmm__avx2(cl_kernels *t);
 void cl_fill_mm_int__neon(cl_kernels *t);
 void cl_fill_float__neon(cl_kernels *t);
+void cl_fill_mm_int__dotprod(cl_kernels *t);
 void cl_fill_rowmm__neon(cl_kernels *t);
 
 
