@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from colibri_edge.core.sampler import Sampler
 
 

@@ -48,9 +48,11 @@ def test_same_as_tokenizers(style, samples, tmp_path):
     check(oracle, ours, plain, parse_special=False)
 
 
-@pytest.mark.parametrize("kind", ["gpt-4o", "tekken", "deepseek-v3", "deepseek-coder", "bailingmoe", "qwen35", "command-r"])
+@pytest.mark.parametrize("kind", ["gpt-4o", "tekken", "deepseek-v3", "deepseek-coder", "deepseek-llm", "kimi-k2", "bailingmoe",
+                                  "qwen35", "command-r"])
 def test_pre_tokenizer_kinds(kind, samples, tmp_path):
     oracle = S.kind(kind)
     oracle.save(str(tmp_path / "tokenizer.json"))
     ours = Tokenizer(compile_hf(tmp_path, odd="refuse"))
+    assert ours._config["programs"] == len(S.KINDS[kind].patterns)  # all in the C matcher
     check(oracle, ours, samples[:2000], parse_special=True)

@@ -233,7 +233,8 @@ def test_not_a_tokenizer(tmp_path):
 
 
 PATTERNS = [r"a|ab", r"[^\s\p{L}]+", r"\p{N}{1,3}", r"\p{N}{2}", r"x{2,}", r"(?i:'S|ll)", r"[\p{L}&&[^a-m]]+",
-            r"\s+(?!\S)|\s+", r"a++b", r"(?=é)\p{L}", r"^\w", r"\s+$", r"[a-c\-\]]+", r"(?:ab|a)?c", r"\x41|\u00e9", r"[^a]", r".+", r"\P{L}+"]
+            r"\s+(?!\S)|\s+", r"a++b", r"(?=é)\p{L}", r"^\w", r"\s+$", r"[a-c\-\]]+", r"(?:ab|a)?c", r"\x41|\u00e9",
+            r"[^a]", r".+", r"\P{L}+"]
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)

@@ -24,6 +24,15 @@ _DS_CJK = "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+"
 _DS_V3 = (r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"""
           r"| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 _DS_CODER_CJK = "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+"
+_NO_HAN = "&&[^\\p{Han}]]"
+KIMI = (rf"[\p{{Han}}]+|[^\r\n\p{{L}}\p{{N}}]?{_UPPER[:-1]}{_NO_HAN}*{_LOWER[:-1]}{_NO_HAN}+{_CONTRACTIONS}?"
+        rf"|[^\r\n\p{{L}}\p{{N}}]?{_UPPER[:-1]}{_NO_HAN}+{_LOWER[:-1]}{_NO_HAN}*{_CONTRACTIONS}?|\p{{N}}{{1,3}}|{_TAIL}")
+# The cased letters of an older Unicode, spelled out in the model's file.
+_DS_LLM_LETTERS = (
+    "A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-\u1f7dᾀ-ᾴᾶ-ᾼ\u1fbe"
+    "ῂ-ῄῆ-ῌῐ-\u1fd3ῖ-\u1fdbῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤ\u2126ℨ\u212a-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ"
+    "𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃")
+_DS_LLM_MARKS = "!-/:-~！-／：-～‘-‟\u3000-。"
 BAILING = (r"'(?:[sSdDmMtT]|[lL][lL]|[vV][eE]|[rR][eE])|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*"
            r"|\s*[\r\n]|\s+(?!\S)|\s+")
 
@@ -62,6 +71,8 @@ KINDS: dict[str, PreKind] = {
     "refact": _code,
     "command-r": PreKind((DIGITS, GPT2), nfc=True),
     "codeshell": _code,
+    "exaone": _code,
+    "minerva-7b": _code,
     "llama-bpe": _llama3,
     "llama3": _llama3,
     "llama-v3": _llama3,
@@ -74,13 +85,18 @@ KINDS: dict[str, PreKind] = {
     "chatglm-bpe": _cl100k,
     "qwen2": _qwen2,
     "deepseek-r1-qwen": PreKind((QWEN2,)),
-    "stablelm2": PreKind((QWEN2,), nfc=True),
+    "stablelm2": PreKind((QWEN2,)),
+    "hunyuan": PreKind((QWEN2,)),
     "megrez": _qwen2,
     "qwen35": PreKind((QWEN35,), nfc=True),
     "gpt-4o": PreKind((O200K,)),
     "llama4": PreKind((O200K,)),
     "tekken": PreKind((TEKKEN,), ignore_merges=True),
     "deepseek-v3": _deepseek3,
+    "hunyuan-dense": _deepseek3,
+    "kimi-k2": PreKind((KIMI,)),
+    "deepseek-llm": PreKind((r"[\r\n]", rf"\s?[{_DS_LLM_LETTERS}]+", rf"\s?[{_DS_LLM_MARKS}]+", r"\s+$", _DS_CODER_CJK,
+                             DIGITS)),
     "deepseek-coder": PreKind((r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", _DS_CODER_CJK, DIGITS)),
     "bailingmoe": PreKind((BAILING,)),
 }
