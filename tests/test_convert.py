@@ -137,6 +137,14 @@ def test_fault_08_source_and_target_the_same_file(tmp_path):
     assert (src / "model.safetensors").read_bytes() == before
 
 
+def test_fault_08_only_models_are_overwritten(tmp_path):
+    """Arguments the wrong way round, or the folder's config.json as target, destroy nothing."""
+    src = make(tmp_path / "m")
+    with pytest.raises(ConvertError, match="exists and is no .colibri file"):
+        convert(src, src / "config.json")
+    assert json.loads((src / "config.json").read_text())["hidden_size"] == 64
+
+
 @pytest.mark.parametrize("failure", ["disk full", "interrupt", "damaged source"])
 def test_fault_08_the_old_file_survives(tmp_path, monkeypatch, failure):
     src, dst = make(tmp_path / "m"), tmp_path / "m.colibri"
@@ -248,7 +256,8 @@ def test_types_nobody_reads_are_refused_by_name(tmp_path, dtype):
 def test_weights_that_are_no_numbers_are_refused_by_name(tmp_path, name, bad):
     t = tiny.moe_tensors(tiny.moe_config())
     t[name].flat[3] = bad
-    refused(make(tmp_path / "m", tensors=t), tmp_path / "x", f"{name}.* NaN or infinite", quant="q8_0")
+    for quant in (None, "q8_0"):
+        refused(make(tmp_path / "m", tensors=t), tmp_path / "x", f"{name}.* NaN or infinite", quant=quant)
 
 
 # -- what comes along --------------------------------------------------------------------------------------------------
@@ -432,7 +441,7 @@ def test_gguf_bits_flipped_in_its_header_never_crash(gguf_model, tmp_path):
                 assert len(str(e)) < 900
             f.seek(at)
             f.write(data[at:at + 1])
-    assert refusals > 50
+    assert refusals > 20
 
 
 @pytest.mark.parametrize(("fields", "match"), [

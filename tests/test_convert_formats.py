@@ -151,3 +151,14 @@ def test_weights_that_do_not_fit_are_refused(fmt, bad):
 def test_seven_rows_are_refused():
     with pytest.raises(ValueError, match="multiple of 8"):
         formats.pack_r8("q8_0", np.zeros((7, 34), np.uint8))
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+def test_scales_and_floats_that_are_no_numbers_are_seen(fmt):
+    raw = random_rows(fmt)
+    assert formats.finite(fmt, raw)
+    if fmt in formats.FLOATS:
+        raw.view(formats.FLOATS[fmt])[3, 7] = {"f32": 0x7FC00000, "f16": 0xFC00, "bf16": 0x7F81}[fmt]
+    else:
+        raw.view(formats.GGML[fmt])["d"][3, 1] = 0x7E00
+    assert not formats.finite(fmt, raw)

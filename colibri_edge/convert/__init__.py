@@ -80,6 +80,8 @@ def convert(src, dst, quant: str | None = None, progress=None, head_quant: str |
     files = {t.file for t in tensors.values()}
     if dst.exists() and any(os.path.samefile(dst, f.path) for f in files):
         raise ConvertError(f"source and target are the same file, {dst}; choose another target")
+    if dst.is_file() and not _replaceable(dst):
+        raise ConvertError(f"{dst} exists and is no .colibri file; choose another target, or remove it first")
     topology = spec.topology
     p = plan.make(topology, bindings, spec.ropes, quant, head_quant, extras.pop("tokenizer"))
     became = {s: dict(c) for s, c in p.became.items()}
@@ -95,6 +97,16 @@ def convert(src, dst, quant: str | None = None, progress=None, head_quant: str |
             f.close()
     return Report(dst, topology["model_type"], became, p.weights, bits, sum(x.read_bytes for x in p.pieces), length,
                   time.monotonic() - start, any(x.name == "tokenizer" for x in p.pieces))
+
+
+def _replaceable(path: Path) -> bool:
+    """Whether an existing target is a model of ours (or empty): nothing else is ever overwritten."""
+    from ..file import FileError, format_version
+
+    try:
+        return path.stat().st_size == 0 or format_version(path) > 0
+    except FileError:
+        return False
 
 
 def _magic(path: Path) -> bytes:

@@ -326,6 +326,16 @@ def source_row_bytes(fmt: str, cols: int) -> int:
     return cols * FLOATS[fmt].itemsize if fmt in FLOATS else cols // FORMATS[fmt].k * GGML[fmt].itemsize
 
 
+def finite(fmt: str, raw: np.ndarray) -> bool:
+    """Whether source rows hold no NaN and no infinity: floats themselves, or the half-precision scales of blocks."""
+    if fmt in FLOATS:
+        x, mask = raw.view(FLOATS[fmt]), {"f32": 0x7F800000, "f16": 0x7C00, "bf16": 0x7F80}[fmt]
+        return not ((x & x.dtype.type(mask)) == mask).any()
+    blocks = raw.view(GGML[fmt])
+    return not any(((blocks[n] & np.uint16(0x7C00)) == 0x7C00).any() for n in ("d", "m", "dmin")
+                   if n in blocks.dtype.names)
+
+
 def pack_r8(fmt: str, raw: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
     """Source rows uint8[R, row bytes] (GGUF blocks or raw floats; R a multiple of 8) -> R8 uint8[G, group bytes].
 

@@ -21,13 +21,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..topology import FORMATS, Want, part_shapes, wanted
-from .formats import FLOATS, pack_r8, quantise, rows_to_float
+from .formats import FLOATS, finite, pack_r8, quantise, rows_to_float
 from .source import ConvertError, Rows
 
 QUANTS = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_k", "q6_k")
 LINE, PAGE, SECTION = 64, 4096, 65536
 PACK_BYTES = 1 << 19         # source bytes of a chunk that is reordered
-FLOAT_WEIGHTS = 1 << 19      # weights of a chunk that is requantised
+FLOAT_WEIGHTS = 1 << 18      # weights of a chunk that is requantised
 
 
 def align(n: int, to: int) -> int:
@@ -70,6 +70,9 @@ class Matrix:
         if len(raw) % 8:
             raw = np.concatenate([raw, np.zeros((-len(raw) % 8, raw.shape[1]), np.uint8)])
         if same:
+            if not finite(self.format, raw):
+                raise ConvertError(f"tensor {source.tensor.name}, rows {source.first + first} to {source.first + last}, "
+                                   "holds NaN or infinite weights; download or export it again")
             pack_r8(self.format, raw, out)
             return
         try:

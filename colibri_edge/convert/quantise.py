@@ -14,6 +14,8 @@ from __future__ import annotations
 import numpy as np
 
 F32 = np.float32
+# Added to the largest code before rounding. 13 trials gain 0.1 % in error over these and take twice the time.
+TRIALS = np.array([-1.2, -0.8, -0.4, 0.0, 0.4, 0.8, 1.2], F32)
 
 
 def _half(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -27,6 +29,10 @@ def _ratio(a, b):
     return np.divide(a, b, out=np.zeros(np.broadcast(a, b).shape, F32), where=b != 0)
 
 
+def _dot(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return np.einsum("...g,...g->...", a, b)
+
+
 def _weights(x: np.ndarray) -> np.ndarray:
     sq = x * x
     return sq + sq.mean(axis=-1, keepdims=True) + F32(1e-30)
@@ -38,11 +44,10 @@ def _fit_symmetric(x: np.ndarray, n: int, trials) -> np.ndarray:
     peak = np.take_along_axis(x, np.abs(x).argmax(axis=-1, keepdims=True), axis=-1)
     best = np.full(x.shape[:-1], -1, F32)
     scale = np.zeros(x.shape[:-1], F32)
-    wx = w * x
     for t in trials:
         q = np.clip(np.rint(x * _ratio(F32(-(n + t)), peak)), -n, n - 1)
-        num = np.einsum("...g,...g->...", wx, q)
-        den = np.einsum("...g,...g,...g->...", w, q, q)
+        wq = w * q
+        num, den = _dot(wq, x), _dot(wq, q)
         s = _ratio(num, den)
         gain = num * s                                   # what the fit takes off sum(w x^2)
         better = gain > best
@@ -55,21 +60,19 @@ def _fit_affine(x: np.ndarray, n: int, trials) -> tuple[np.ndarray, np.ndarray]:
     w = _weights(x)
     low = np.minimum(x.min(axis=-1), 0)
     span = x.max(axis=-1) - low
-    sw, swx = w.sum(axis=-1), np.einsum("...g,...g->...", w, x)
+    sw, swx = w.sum(axis=-1), _dot(w, x)
     best = np.full(x.shape[:-1], np.inf, F32)
     scale, minimum = np.zeros_like(best), -low
     for t in trials:
         q = np.clip(np.rint((x - low[..., None]) * _ratio(F32(n + t), span)[..., None]), 0, n)
         wq = w * q
-        sq, sqq = wq.sum(axis=-1), np.einsum("...g,...g->...", wq, q)
-        sqx = np.einsum("...g,...g->...", wq, x)
+        sq, sqq, sqx = wq.sum(axis=-1), _dot(wq, q), _dot(wq, x)
         det = sw * sqq - sq * sq
         s = _ratio(sw * sqx - sq * swx, det)
         m = -_ratio(sqq * swx - sq * sqx, det)
         alone = (m < 0) | (det <= F32(1e-6) * sw * sqq)  # the minimum may not be negative; all codes are equal
         s, m = np.where(alone, _ratio(sqx, sqq), s), np.where(alone, F32(0), m)
-        e = s[..., None] * q - m[..., None] - x
-        err = np.einsum("...g,...g,...g->...", w, e, e)
+        err = s * (s * sqq - 2 * (m * sq + sqx)) + m * (m * sw + 2 * swx)     # less sum(w x^2), the same for all
         better = (err < best) & (s > 0)
         best, scale, minimum = np.where(better, err, best), np.where(better, s, scale), np.where(better, m, minimum)
     return scale, minimum
@@ -85,14 +88,14 @@ def q8_0(rows: np.ndarray) -> dict[str, np.ndarray]:
 
 def q4_0(rows: np.ndarray) -> dict[str, np.ndarray]:
     x = rows.reshape(len(rows), -1, 32)
-    bits, d = _half(_fit_symmetric(x, 8, np.arange(-1.5, 1.6, 0.25, F32)))
+    bits, d = _half(_fit_symmetric(x, 8, TRIALS))
     q = np.clip(np.rint(x * _ratio(F32(1), d)[..., None]), -8, 7) + 8
     return {"d": bits, "q": q.astype(np.uint8)[:, :, None]}
 
 
 def q4_k(rows: np.ndarray) -> dict[str, np.ndarray]:
     x = rows.reshape(len(rows), -1, 8, 32)
-    scale, minimum = _fit_affine(x, 15, np.arange(-1.0, 1.1, 0.25, F32))
+    scale, minimum = _fit_affine(x, 15, TRIALS[1:-1] * F32(0.7))
     dbits, d = _half(scale.max(axis=-1) / F32(63))
     mbits, dmin = _half(minimum.max(axis=-1) / F32(63))
     sc = np.clip(np.rint(_ratio(scale, d[..., None])), 0, 63).astype(np.uint8)
@@ -106,7 +109,7 @@ def q4_k(rows: np.ndarray) -> dict[str, np.ndarray]:
 
 def q6_k(rows: np.ndarray) -> dict[str, np.ndarray]:
     x = rows.reshape(len(rows), -1, 16, 16)
-    scale = _fit_symmetric(x, 32, np.arange(-2.0, 2.1, 0.5, F32))
+    scale = _fit_symmetric(x, 32, TRIALS * F32(2))
     peak = np.take_along_axis(scale, np.abs(scale).argmax(axis=-1, keepdims=True), axis=-1)[..., 0]
     bits, d = _half(peak / F32(-128))
     sc = np.clip(np.rint(_ratio(scale, d[..., None])), -128, 127).astype(np.int8)

@@ -44,14 +44,16 @@ def from_gguf(cfg: GGUFConfig) -> Spec:
     context = cfg.integer("context_length")
     cfg.only("expert_weights_scale", 1.0)
     cfg.integer("expert_shared_count", None)
-    shared = {"intermediate": cfg.integer("expert_shared_feed_forward_length"), "gate": True}
-    ffn = moe(cfg.integer("expert_count"), cfg.integer("expert_used_count"), cfg.integer("expert_feed_forward_length"),
+    # Early files give feed_forward_length only; the tensors' shapes are checked against what follows from it.
+    width, used = cfg.integer("feed_forward_length", None), cfg.integer("expert_used_count")
+    shared = {"intermediate": cfg.integer("expert_shared_feed_forward_length", width), "gate": True}
+    ffn = moe(cfg.integer("expert_count"), used, cfg.integer("expert_feed_forward_length", width and width // used),
               "silu", cfg.boolean("expert_weights_norm", False), shared)
     layer = attention(n, kv, hd), ffn
     topo, ropes = topology(MODEL_TYPE, cfg.integer("embedding_length"), cfg.rows("token_embd.weight"), context,
                            cfg.number("attention.layer_norm_rms_epsilon"), "output.weight" not in cfg.tensors,
                            rope.from_gguf(cfg, hd, context), hd, [layer] * cfg.integer("block_count"))
-    cfg.finish("feed_forward_length")
+    cfg.finish()
     return Spec(topo, ropes, tuple("qkv"))
 
 
