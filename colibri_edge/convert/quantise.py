@@ -4,7 +4,7 @@ Owns: the choice of scales. Each group of weights x is fitted with a few trial s
 the weighted least squares problem for the scale (and the minimum, for q4_k) in closed form, and the trial with the
 least error wins. Weights of the squares: mean(x^2) + x^2, so that large weights count more but small ones are not
 forgotten. Codes are chosen last, against the scales as they are stored (half precision, six or eight bits).
-Refuses: nothing; formats.quantise() has checked that all weights are finite.
+The loops over weights are csrc/formats/fit.c. Refuses: nothing; formats.quantise() has checked that all are finite.
 
 Shapes: R rows, nb blocks; results are planes as formats.py wants them, codes u1[R, nb, S, 32].
 """
@@ -12,6 +12,8 @@ Shapes: R rows, nb blocks; results are planes as formats.py wants them, codes u1
 from __future__ import annotations
 
 import numpy as np
+
+from ._fit import fit_affine, fit_codes, fit_symmetric
 
 F32 = np.float32
 # Added to the largest code before rounding. 13 trials gain 0.1 % in error over these and take twice the time.
@@ -29,53 +31,27 @@ def _ratio(a, b):
     return np.divide(a, b, out=np.zeros(np.broadcast(a, b).shape, F32), where=b != 0)
 
 
-def _dot(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    return np.einsum("...g,...g->...", a, b)
-
-
-def _weights(x: np.ndarray) -> np.ndarray:
-    sq = x * x
-    return sq + sq.mean(axis=-1, keepdims=True) + F32(1e-30)
-
-
-def _fit_symmetric(x: np.ndarray, n: int, trials) -> np.ndarray:
+def _symmetric(x: np.ndarray, n: int, trials: np.ndarray) -> np.ndarray:
     """Scale of each group x[..., g] for codes -n .. n-1; the weight of largest magnitude is aimed at -n."""
-    w = _weights(x)
-    peak = np.take_along_axis(x, np.abs(x).argmax(axis=-1, keepdims=True), axis=-1)
-    best = np.full(x.shape[:-1], -1, F32)
-    scale = np.zeros(x.shape[:-1], F32)
-    for t in trials:
-        q = np.clip(np.rint(x * _ratio(F32(-(n + t)), peak)), -n, n - 1)
-        wq = w * q
-        num, den = _dot(wq, x), _dot(wq, q)
-        s = _ratio(num, den)
-        gain = num * s                                   # what the fit takes off sum(w x^2)
-        better = gain > best
-        best, scale = np.where(better, gain, best), np.where(better, s, scale)
+    scale = np.empty(x.shape[:-1], F32)
+    fit_symmetric(x.reshape(-1), x.shape[-1], n, trials, scale.reshape(-1))
     return scale
 
 
-def _fit_affine(x: np.ndarray, n: int, trials) -> tuple[np.ndarray, np.ndarray]:
+def _affine(x: np.ndarray, n: int, trials: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(scale, minimum) >= 0 of each group x[..., g] for codes 0 .. n: x is about scale * q - minimum."""
-    w = _weights(x)
-    low = np.minimum(x.min(axis=-1), 0)
-    span = x.max(axis=-1) - low
-    sw, swx = w.sum(axis=-1), _dot(w, x)
-    best = np.full(x.shape[:-1], np.inf, F32)
-    scale, minimum = np.zeros_like(best), -low
-    for t in trials:
-        q = np.clip(np.rint((x - low[..., None]) * _ratio(F32(n + t), span)[..., None]), 0, n)
-        wq = w * q
-        sq, sqq, sqx = wq.sum(axis=-1), _dot(wq, q), _dot(wq, x)
-        det = sw * sqq - sq * sq
-        s = _ratio(sw * sqx - sq * swx, det)
-        m = -_ratio(sqq * swx - sq * sqx, det)
-        alone = (m < 0) | (det <= F32(1e-6) * sw * sqq)  # the minimum may not be negative; all codes are equal
-        s, m = np.where(alone, _ratio(sqx, sqq), s), np.where(alone, F32(0), m)
-        err = s * (s * sqq - 2 * (m * sq + sqx)) + m * (m * sw + 2 * swx)     # less sum(w x^2), the same for all
-        better = (err < best) & (s > 0)
-        best, scale, minimum = np.where(better, err, best), np.where(better, s, scale), np.where(better, m, minimum)
+    scale, minimum = np.empty(x.shape[:-1], F32), np.empty(x.shape[:-1], F32)
+    fit_affine(x.reshape(-1), x.shape[-1], n, trials, scale.reshape(-1), minimum.reshape(-1))
     return scale, minimum
+
+
+def _codes(x: np.ndarray, scale: np.ndarray, low: int, high: int, shift: np.ndarray | None = None) -> np.ndarray:
+    """u1 of x's shape: round((x + shift) / scale) held in low .. high, less low."""
+    code = np.empty(x.shape, np.uint8)
+    inverse = _ratio(F32(1), scale)
+    shift = np.zeros_like(inverse) if shift is None else shift
+    fit_codes(x.reshape(-1), x.shape[-1], shift.reshape(-1), inverse.reshape(-1), low, high, code.reshape(-1))
+    return code
 
 
 def q8_0(rows: np.ndarray) -> dict[str, np.ndarray]:
@@ -88,34 +64,30 @@ def q8_0(rows: np.ndarray) -> dict[str, np.ndarray]:
 
 def q4_0(rows: np.ndarray) -> dict[str, np.ndarray]:
     x = rows.reshape(len(rows), -1, 32)
-    bits, d = _half(_fit_symmetric(x, 8, TRIALS))
-    q = np.clip(np.rint(x * _ratio(F32(1), d)[..., None]), -8, 7) + 8
-    return {"d": bits, "q": q.astype(np.uint8)[:, :, None]}
+    bits, d = _half(_symmetric(x, 8, TRIALS))
+    return {"d": bits, "q": _codes(x, d, -8, 7)[:, :, None]}
 
 
 def q4_k(rows: np.ndarray) -> dict[str, np.ndarray]:
     x = rows.reshape(len(rows), -1, 8, 32)
-    scale, minimum = _fit_affine(x, 15, TRIALS[1:-1] * F32(0.7))
+    scale, minimum = _affine(x, 15, TRIALS[1:-1] * F32(0.7))
     dbits, d = _half(scale.max(axis=-1) / F32(63))
     mbits, dmin = _half(minimum.max(axis=-1) / F32(63))
     sc = np.clip(np.rint(_ratio(scale, d[..., None])), 0, 63).astype(np.uint8)
     mn = np.clip(np.rint(_ratio(minimum, dmin[..., None])), 0, 63).astype(np.uint8)
-    step, low = d[..., None] * sc, dmin[..., None] * mn
-    q = np.clip(np.rint((x + low[..., None]) * _ratio(F32(1), step)[..., None]), 0, 15).astype(np.uint8)
     nib = (sc >> 4) | (mn >> 4) << 2
     return {"d": dbits, "dmin": mbits, "lo": (sc & 15) | (mn & 15) << 4, "hi": nib[..., 0::2] | nib[..., 1::2] << 4,
-            "q": q}
+            "q": _codes(x, d[..., None] * sc, 0, 15, dmin[..., None] * mn)}
 
 
 def q6_k(rows: np.ndarray) -> dict[str, np.ndarray]:
     x = rows.reshape(len(rows), -1, 16, 16)
-    scale = _fit_symmetric(x, 32, TRIALS * F32(2))
+    scale = _symmetric(x, 32, TRIALS * F32(2))
     peak = np.take_along_axis(scale, np.abs(scale).argmax(axis=-1, keepdims=True), axis=-1)[..., 0]
     bits, d = _half(peak / F32(-128))
     sc = np.clip(np.rint(_ratio(scale, d[..., None])), -128, 127).astype(np.int8)
-    step = d[..., None] * sc
-    q = np.clip(np.rint(x * _ratio(F32(1), step)[..., None]), -32, 31) + 32
-    return {"d": bits, "sc": sc.view(np.uint8), "q": q.astype(np.uint8).reshape(len(rows), -1, 8, 32)}
+    q = _codes(x, d[..., None] * sc, -32, 31)
+    return {"d": bits, "sc": sc.view(np.uint8), "q": q.reshape(len(rows), -1, 8, 32)}
 
 
 QUANTISERS = {"q8_0": q8_0, "q4_0": q4_0, "q4_k": q4_k, "q6_k": q6_k}

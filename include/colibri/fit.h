@@ -1,0 +1,23 @@
+/* Scales for groups of weights, used when float weights are quantised (convert/quantise.py). Not on the token path.
+   Refuses: NaN and infinity; the caller has checked. */
+#ifndef COLIBRI_FIT_H
+#define COLIBRI_FIT_H
+
+#include "colibri/base.h"
+
+#define CL_FIT_MAX_GROUP 64
+
+/* For each of n groups of g weights (g a multiple of 8, at most CL_FIT_MAX_GROUP) the scale that codes -top .. top-1 fit best:
+   the least sum of w (x - scale q)^2 with w = x^2 + mean(x^2), over trials that aim the weight of largest magnitude at
+   -(top + trial). x [n][g], trials [m], scale [n] (may be negative). */
+CL_API void cl_fit_symmetric(const float *x, size_t n, size_t g, float top, const float *trials, size_t m, float *scale);
+
+/* Likewise x is about scale q - minimum for codes 0 .. top, with scale and minimum [n] at least zero. */
+CL_API void cl_fit_affine(const float *x, size_t n, size_t g, float top, const float *trials, size_t m, float *scale,
+                          float *minimum);
+
+/* code [n][g] = clamp(round to even((x + shift) inverse), low, high) - low; shift and inverse [n], one for each group. */
+CL_API void cl_fit_codes(const float *x, size_t n, size_t g, const float *shift, const float *inverse, float low, float high,
+                         uint8_t *code);
+
+#endif
