@@ -4,6 +4,8 @@ from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, u
 cdef extern from "colibri/base.h" nogil:
     void *cl_aligned_alloc(size_t align, size_t n) noexcept
     void cl_aligned_free(void *p) noexcept
+    uint8_t *cl_huge_alloc(size_t n) noexcept
+    void cl_huge_free(uint8_t *p, size_t n) noexcept
     uint32_t cl_crc32c(uint32_t crc, const void *data, size_t n) noexcept
     float cl_f16_f32(unsigned short h) noexcept
     unsigned short cl_f32_f16(float f) noexcept
@@ -111,3 +113,7 @@ cdef extern from "colibri/kernels.h" nogil:
     const cl_format *cl_get_format(int32_t i) noexcept
     uint64_t cl_matrix_bytes(int32_t format, int64_t rows, int64_t cols) noexcept
     void cl_dequant_row(int32_t format, const uint8_t *w, int64_t row, int64_t cols, float *out) noexcept
+
+cdef extern from "colibri/probe.h" nogil:
+    double cl_probe_read(cl_pool *p, const uint8_t *data, size_t n, int32_t reps) noexcept
+    double cl_probe_int8(cl_pool *p, int32_t reps) noexcept

@@ -7,6 +7,7 @@ include "config.pxi"
 
 import os
 
+from libc.string cimport memset
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 
@@ -72,6 +73,25 @@ def crc32c(const uint8_t[::1] data not None, uint32_t crc=0) -> int:
 def default_threads(int quota_millicores=0) -> int:
     """Threads that pay here: physical cores of the fastest cluster inside the affinity mask and the quota (0: none)."""
     return cl_default_threads(quota_millicores)
+
+
+def probe(int threads, long long n_bytes=1 << 30, int reps=5) -> dict:
+    """This machine's ceilings with that many threads: read_gb_s (a buffer of n_bytes in huge pages where the system gives them)
+    and int8_gmac_s (the q4_0 micro-kernel out of the L1 cache), each the best of `reps`. Raises MemoryError."""
+    cdef cl_pool *pool = cl_pool_new(threads)
+    cdef uint8_t *data = cl_huge_alloc(n_bytes)
+    cdef double read = 0, int8 = 0
+    if pool == NULL or data == NULL:
+        cl_pool_free(pool)
+        cl_huge_free(data, n_bytes)
+        raise MemoryError(f"no memory for a probe of {n_bytes} bytes; take a smaller one")
+    with nogil:
+        memset(data, 1, n_bytes)
+        read = cl_probe_read(pool, data, n_bytes, reps)
+        int8 = cl_probe_int8(pool, reps)
+        cl_pool_free(pool)
+        cl_huge_free(data, n_bytes)
+    return {"read_gb_s": read / 1e9, "int8_gmac_s": int8 / 1e9}
 
 
 _choose()

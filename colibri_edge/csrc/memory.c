@@ -16,6 +16,7 @@ int64_t cl_now_ns(void) {
     return (int64_t)((double)t.QuadPart * 1e9 / (double)f.QuadPart);
 }
 #else
+#  include <sys/mman.h>
 #  include <time.h>
 
 int64_t cl_now_ns(void) {
@@ -45,6 +46,31 @@ void cl_aligned_free(void *p) {
     free(p);
 #endif
 }
+
+#if defined(_WIN32)
+uint8_t *cl_huge_alloc(size_t n) { return (uint8_t *)VirtualAlloc(NULL, n, MEM_COMMIT | MEM_RESERVE, PAGE_READWRITE); }
+void cl_huge_free(uint8_t *p, size_t n) {
+    (void)n;
+    if (p) VirtualFree(p, 0, MEM_RELEASE);
+}
+#else
+enum { HUGE = 2 << 20 };
+uint8_t *cl_huge_alloc(size_t n) {
+    size_t all = CL_ROUND_UP(n, (size_t)HUGE) + HUGE;
+    uint8_t *m = (uint8_t *)mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (m == (uint8_t *)MAP_FAILED) return NULL;
+    uint8_t *p = (uint8_t *)CL_ROUND_UP((uintptr_t)m, (uintptr_t)HUGE);
+    if (p > m) munmap(m, (size_t)(p - m));
+    munmap(p + CL_ROUND_UP(n, (size_t)HUGE), (size_t)(m + HUGE - p)); /* what the rounding left behind the block */
+#  if defined(MADV_HUGEPAGE)
+    madvise(p, CL_ROUND_UP(n, (size_t)HUGE), MADV_HUGEPAGE);
+#  endif
+    return p;
+}
+void cl_huge_free(uint8_t *p, size_t n) {
+    if (p) munmap(p, CL_ROUND_UP(n, (size_t)HUGE));
+}
+#endif
 
 static uint32_t crc_table[8][256];
 static volatile int crc_ready;

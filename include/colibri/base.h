@@ -44,6 +44,10 @@
 CL_API void *cl_aligned_alloc(size_t align, size_t bytes);
 CL_API void cl_aligned_free(void *p);
 
+/* n bytes for weights or slots, zero, in huge pages where the system gives them; NULL when there is none. Free with the same n. */
+CL_API uint8_t *cl_huge_alloc(size_t n);
+CL_API void cl_huge_free(uint8_t *p, size_t n);
+
 /* A monotonic clock in nanoseconds. */
 CL_API int64_t cl_now_ns(void);
 
