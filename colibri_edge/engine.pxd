@@ -23,7 +23,9 @@ ctypedef struct layer:
 cdef class Program:
     cdef object file                 # keeps the mapping alive
     cdef list keep                   # padded copies of vectors
-    cdef const uint8_t *base
+    cdef readonly str weights        # "map" or "ram"
+    cdef uint8_t *image              # "ram": the file's bytes
+    cdef int64_t image_bytes
     cdef layer *layers
     cdef rope_spec *ropes
     cdef uint8_t **verified          # per expert stack: one flag an expert
@@ -37,6 +39,8 @@ cdef class Program:
     cdef float norm_eps, embed_scale, logit_softcap
     cdef list stack_names
     cdef int check_record(self, int32_t slot, int32_t e) except -1
+    cdef int _load_image(self, file) except -1
+    cdef object view(self, str name, record=*)
     cdef int _matrix(self, matrix *m, str name) except -1
     cdef int _matrix_f32(self, matrix *m, str name) except -1
     cdef const float *_vector(self, str name) except? NULL

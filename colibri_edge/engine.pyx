@@ -11,7 +11,7 @@ from libc.string cimport memcpy, memset
 
 from colibri_edge._native cimport (
     CL_ACT_GELU_TANH, CL_ACT_RELU, CL_ACT_SILU, CL_KV_F16, CL_KV_F32, cl_act8, cl_aligned_alloc, cl_aligned_free, cl_attn_scratch,
-    cl_crc32c, cl_dequant_row, cl_expf, cl_get_format, cl_get_kernels, cl_matrix_bytes, cl_pool_free, cl_pool_new, cl_pool_run,
+    cl_crc32c, cl_dequant_row, cl_expf, cl_get_format, cl_get_kernels, cl_huge_alloc, cl_huge_free, cl_pool_free, cl_pool_new, cl_pool_run,
     cl_pool_threads, cl_sincos,
 )
 from colibri_edge.core.attention cimport QK_FULL, QK_HEAD, QK_NONE, attend
@@ -61,10 +61,19 @@ cdef int fill_matrix(matrix *m, str fmt, int64_t rows, int64_t cols, const uint8
 
 
 cdef class Program:
-    """The layer program of a ColibriFile. Raises ValueError where this build's constants are too small for the model."""
+    """The layer program of a ColibriFile. Raises ValueError where this build's constants are too small for the model.
 
-    def __cinit__(self, file):
+    weights: "map" reads the file's mapping in place (instant start, pages come as they are touched); "ram" copies the file
+    into huge pages first (docs/performance.md says when that pays).
+    """
+
+    def __cinit__(self, file, str weights="map"):
         topo = file.topology
+        if weights not in ("map", "ram"):
+            raise ValueError(f"weights is {weights!r}, wanted 'map' or 'ram'")
+        self.weights = weights
+        if weights == "ram":
+            self._load_image(file)
         self.file = file
         self.keep = []
         self.stack_names = []
@@ -109,10 +118,44 @@ cdef class Program:
         free(self.layers)
         free(self.ropes)
         free(self.verified)
+        cl_huge_free(self.image, self.image_bytes)
+
+    cdef int _load_image(self, file) except -1:
+        """The whole file in anonymous memory, in huge pages where the system gives them."""
+        from concurrent.futures import ThreadPoolExecutor
+
+        cdef int64_t step = 16 << 20, n = file.size
+        self.image_bytes = n
+        self.image = cl_huge_alloc(n)
+        if self.image == NULL:
+            raise MemoryError(f"no memory for {n} bytes of weights; use weights='map'")
+        target = memoryview(<uint8_t[:n]>self.image)
+
+        def read(at):
+            with open(file.path, "rb", buffering=0) as f:
+                f.seek(at)
+                part = target[at:at + step]
+                while len(part):
+                    got = f.readinto(part)
+                    if not got:
+                        raise EngineError(f"{file.path} ended at byte {at} of {n} while it was read; it was cut: copy it again")
+                    part = part[got:]
+
+        with ThreadPoolExecutor(2) as workers:
+            list(workers.map(read, range(0, n, step)))
+        return 0
+
+    cdef object view(self, str name, record=None):
+        """The bytes of a tensor or of one expert record, wherever they lie."""
+        if self.image == NULL:
+            return self.file.view(name, record)
+        t = self.file.tensors[name]
+        cdef int64_t at = t.offset + (record or 0) * t.stride, n = t.length if record is None else t.stride
+        return memoryview(<const uint8_t[:n]>(self.image + at))
 
     cdef int _matrix(self, matrix *m, str name) except -1:
         t = self.file.tensor(name)
-        view = self.file.view(name)
+        view = self.view(name)
         self.keep.append(view)
         fill_matrix(m, t.format, t.shape[0], t.shape[1], address(view))
         if m.int8_act:
@@ -123,7 +166,7 @@ cdef class Program:
         """A copy padded with zeros to a multiple of 8; NULL when the file has no such tensor."""
         if name not in self.file.tensors:
             return NULL
-        raw = self.file.view(name)
+        raw = self.view(name)
         copy = bytearray(len(raw) + 64)
         copy[:len(raw)] = raw
         self.keep.append(copy)
@@ -160,7 +203,7 @@ cdef class Program:
 
     cdef int _stack(self, expert_stack *s, str name, str activation) except -1:
         t = self.file.tensor(name)
-        view = self.file.view(name)
+        view = self.view(name)
         self.keep.append(view)
         s.base = address(view)
         s.stride = t.stride
@@ -231,7 +274,7 @@ cdef class Program:
         for name, t in self.file.tensors.items():
             if name.endswith(".experts"):
                 continue
-            if _native.crc32c(self.file.view(name)) != t.crc[0]:
+            if _native.crc32c(self.view(name)) != t.crc[0]:
                 raise FileError(f"{self.file.path}: tensor {name} is damaged (its CRC-32C differs from the directory's); "
                                 "copy or convert the file again")
 
@@ -239,7 +282,7 @@ cdef class Program:
         """The CRC of one expert's record on its first use."""
         cdef str name = self.stack_names[slot]
         t = self.file.tensors[name]
-        view = self.file.view(name, e)
+        view = self.view(name, e)
         cdef const uint8_t *p = address(view)
         cdef size_t n = len(view)
         cdef uint32_t want = t.crc[e], got

@@ -101,18 +101,19 @@ class Model:
 
     @classmethod
     def load(cls, path, *, threads: int | None = None, ram: str | int | None = None, ctx: int | None = None, kv: str = "auto",
-             chunk: int = 256, progress=None) -> Model:
+             chunk: int = 256, weights: str = "auto", progress=None) -> Model:
         """Opens MODEL: a .colibri file, a .gguf file, a Hugging Face folder, or "demo".
 
         threads: default, the physical cores that this process may use. ram: ceiling in bytes or such as "2GiB"; a model that does
         not fit is refused before anything is loaded. ctx: positions, default the smaller of 4,096 and the model's own.
         kv: "f32", "f16", or "auto": float32 for float weights, float16 for quantised ones. chunk: tokens of one prefill pass.
+        weights: "map" (instant start), "ram" (copied into huge pages first) or "auto" (map).
         Raises FileError, FileNotFoundError or ValueError, each with what to do.
         """
         from colibri_edge.convert.cache import resolve
 
         file = ColibriFile(resolve(str(path), progress=progress) if progress else resolve(str(path)))
-        program = Program(file)
+        program = Program(file, "map" if weights == "auto" else weights)
         if threads is not None and threads < 1:
             raise ValueError(f"threads is {threads}, wanted at least 1")
         if chunk < 1:
