@@ -39,6 +39,29 @@ def test_joined_pieces_equal_the_whole(tok, skip):
         assert "".join([*map(stream.push, ids), stream.flush()]) == tok.decode(ids, skip)
 
 
+def test_long_byte_runs(tok):
+    """Text spelled in byte tokens streams; joined pieces equal the whole, broken bytes or not."""
+    if tok.unk_id is None:
+        pytest.skip("no byte tokens")
+    byte = {tok.token_bytes(i)[0]: i for i in range(tok.vocab_size)
+            if len(tok.token_bytes(i)) == 1 and tok._t.token_flags(i) & 8}
+    text = "ሰላም ለሁላችሁ ይሁን 👍🏽 " * 3
+    stream = tok.stream()
+    seen = [stream.push(byte[b]) for b in text.encode()]
+    assert sum(map(len, seen)) > len(text) - 32
+    assert "".join(seen) + stream.flush() == text.removeprefix(" ") == tok.decode([byte[b] for b in text.encode()])
+    r = random.Random(4)
+    for _ in range(400):
+        raw = "".join(r.choice("aé中👍") for _ in range(r.randint(0, 40))).encode()
+        raw = raw[:r.randint(0, len(raw))] + r.choice([b"", b"\xff", b"\xe4\xbd", b"a"]) + raw[:r.randint(0, 40)]
+        ids = [byte[b] for b in raw]
+        ids[r.randint(0, len(ids)):0] = [tok.encode("x", False)[-1]] * r.randint(0, 1)
+        stream = tok.stream()
+        assert "".join([*map(stream.push, ids), stream.flush()]) == tok.decode(ids)
+        if "\ufffd" not in raw.decode("utf-8", "replace"):
+            assert "\ufffd" not in tok.decode([byte[b] for b in raw])
+
+
 def test_leading_space(tok):
     for text in ("hello", " hello", "  hello", " "):
         ids = tok.encode(text, False)

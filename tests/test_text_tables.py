@@ -232,6 +232,23 @@ def test_not_a_tokenizer(tmp_path):
         Tokenizer("text")
 
 
+@pytest.mark.parametrize("change, wanted", [
+    ({"model": {"type": "BPE"}}, "wrong shape"),
+    ({"model": {"type": "BPE", "vocab": {"a": 10**12}, "merges": []}}, "id 1000000000000"),
+    ({"added_tokens": [{"content": "x", "id": -5}]}, "id -5"), ({"added_tokens": [3]}, "wrong shape"),
+    ({"model": {"type": "BPE", "vocab": {"a": "b"}, "merges": []}}, "id 'b'"),
+    ({"pre_tokenizer": {"type": "Split"}}, "wrong shape"),
+    ({"model": {"type": "BPE", "vocab": {"a": 0, "b": 0}, "merges": []}}, "given twice"),
+    ({"model": {"type": "BPE", "vocab": {"a": 0}, "merges": [["a", "a"]]}}, "not in the vocabulary"),
+    ({"model": {"type": "BPE", "vocab": {"a": 0}, "merges": ["a a a"]}}, "separated by one space"),
+    ({"post_processor": {"type": "TemplateProcessing"}}, "wrong shape")])
+def test_malformed_files(folder, tmp_path, change, wanted):
+    spec = {**json.loads((folder / "tokenizer.json").read_text()), **change}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(spec))
+    with pytest.raises(ValueError, match=wanted):
+        compile_hf(tmp_path)
+
+
 PATTERNS = [r"a|ab", r"[^\s\p{L}]+", r"\p{N}{1,3}", r"\p{N}{2}", r"x{2,}", r"(?i:'S|ll)", r"[\p{L}&&[^a-m]]+",
             r"\s+(?!\S)|\s+", r"a++b", r"(?=é)\p{L}", r"^\w", r"\s+$", r"[a-c\-\]]+", r"(?:ab|a)?c", r"\x41|\u00e9",
             r"[^a]", r".+", r"\P{L}+"]

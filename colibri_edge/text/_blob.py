@@ -67,6 +67,13 @@ class Tables:
     inert: bytes = b""
 
 
+def check_id(id, text) -> int:
+    """A token id of a source file, before anything is sized by it."""
+    if isinstance(id, bool) or not isinstance(id, int) or not 0 <= id < 1 << 24:
+        raise ValueError(f"token {text!r} has id {id!r}: wanted 0 to {(1 << 24) - 1}")
+    return id
+
+
 def _added_section(entries: Iterable[AddedToken], text: bytearray) -> bytes:
     out, seen = [], {}
     for e in entries:

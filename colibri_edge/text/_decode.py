@@ -65,8 +65,12 @@ def byte_of(token: bytes) -> int:
         return 63
 
 
+STRETCH = 32  #: bytes of a run after which what is whole and valid is settled
+
+
 class PiecesStream(Stream):
-    """SentencePiece tokens: a run of byte tokens is held back until it ends, because it is valid or broken as a whole."""
+    """SentencePiece tokens: a run of byte tokens is held back until it ends, because it is valid or broken as a whole; a
+    long run that is valid so far is settled in stretches, so that a script spelled in bytes still streams."""
 
     def __init__(self, tables, rule: dict, skip_special: bool, lossless: bool = False):
         self._t, self._rule, self._skip, self._lossless = tables, rule, skip_special, lossless
@@ -85,7 +89,11 @@ class PiecesStream(Stream):
         if flags & _BYTE:
             self._run.append(byte_of(raw))
             self._first = False
-            return ""
+            if len(self._run) < STRETCH or not (n := _valid(bytes(self._run))):
+                return ""
+            text = self._run[:n].decode()
+            del self._run[:n]
+            return self._stripped(text)
         text = raw.decode("utf-8", "replace")
         if self._first and self._rule["drop_first"]:
             text = text.replace(self._rule["drop_first"], "")
@@ -128,6 +136,9 @@ def decode_pieces(tables, rule: dict, ids, skip_special: bool, lossless: bool = 
     out = []
     for is_byte, raw in tables.runs(ids, skip_special):
         if is_byte:
+            while len(raw) >= STRETCH and (n := _valid(raw[:STRETCH])):
+                out.append(raw[:n].decode())
+                raw = raw[n:]
             out.append(_run_text(raw, lossless))
             continue
         text = raw.decode("utf-8", "replace")
@@ -140,6 +151,15 @@ def decode_pieces(tables, rule: dict, ids, skip_special: bool, lossless: bool = 
         while n and text.startswith(mark):
             text, n = text[len(mark):], n - 1
     return text
+
+
+def _valid(run: bytes) -> int:
+    """Bytes of the whole characters of a run that is valid but for an incomplete end; 0 where it is broken."""
+    try:
+        run.decode("utf-8")
+        return len(run)
+    except UnicodeDecodeError as e:
+        return e.start if e.end == len(run) and e.reason == "unexpected end of data" else 0
 
 
 def _run_text(run: bytes, lossless: bool) -> str:

@@ -187,11 +187,12 @@ def added_tokens(spec: dict, control: set[str], ops: list[dict]) -> list[B.Added
             continue
         is_control = bool(a.get("special")) or content in control
         normalized = bool(a.get("normalized", not is_control))
-        if normalized and is_control and not any(op["op"] == "prepend" for op in ops) and normalize(content, ops) == content:
+        prepends = any(op["op"] == "prepend" for op in ops)
+        if normalized and is_control and not prepends and normalize(content, ops) == content:
             normalized = False  # a spelling that normalisation leaves alone is found in the raw text as well
         text = normalize(content, ops) if normalized else content
-        out.append(B.AddedToken(a["id"], text.encode(), is_control, bool(a.get("lstrip")), bool(a.get("rstrip")),
-                                bool(a.get("single_word")), normalized))
+        out.append(B.AddedToken(B.check_id(a["id"], content), text.encode(), is_control, bool(a.get("lstrip")),
+                                bool(a.get("rstrip")), bool(a.get("single_word")), normalized))
     return out
 
 
@@ -239,6 +240,8 @@ def hf_tables(spec: dict, control: set[str]) -> B.Tables:
 
 
 def _fill(vocab: dict[str, int], spec_added: list[B.AddedToken], text_of, dec: dict) -> tuple[list, list]:
+    for tok, i in vocab.items():
+        B.check_id(i, tok)
     size = max([*vocab.values(), *(a.id for a in spec_added)], default=-1) + 1
     tokens: list[bytes | None] = [None] * size
     flags = [0] * size

@@ -19,6 +19,7 @@ from ._patterns import compile_patterns, inert_section
 
 __all__ = ["Unsupported", "compile_gguf", "compile_hf"]
 
+_SHAPES = (KeyError, TypeError, AttributeError, IndexError)  # what odd JSON raises on the way
 _NAMED = ("bos_token", "eos_token", "unk_token", "pad_token", "cls_token", "sep_token", "mask_token")
 
 
@@ -29,7 +30,10 @@ def compile_gguf(fields: Mapping[str, object]) -> bytes:
     pre-tokenizer by ``tokenizer.ggml.pre``), ``llama`` (SentencePiece BPE by scores) and ``t5`` (unigram).
     Raises ValueError that names the setting for anything else.
     """
-    t = gguf_tables(fields)
+    try:
+        t = gguf_tables(fields)
+    except _SHAPES as e:
+        raise ValueError(f"tokenizer.ggml.* has a value of the wrong shape: {type(e).__name__}: {e}") from None
     t.patterns, t.inert = compile_patterns(t.config), inert_section(t.config)
     return B.write(t)
 
@@ -50,7 +54,10 @@ def compile_hf(source: str | os.PathLike, *, odd: str = "embed") -> bytes:
     if not path.is_file():
         raise FileNotFoundError(f"{path}: a Hugging Face tokenizer needs tokenizer.json; there is none here")
     raw = path.read_bytes()
-    spec = json.loads(raw)
+    try:
+        spec = json.loads(raw)
+    except (ValueError, RecursionError) as e:
+        raise ValueError(f"{path}: not JSON: {e}") from None
     if not isinstance(spec, dict) or not isinstance(spec.get("model"), dict):
         raise ValueError(f"{path}: not a tokenizer.json (no 'model' object)")
     side = {n: _read_json(folder / f"{n}.json") for n in ("tokenizer_config", "special_tokens_map", "generation_config",
@@ -58,20 +65,26 @@ def compile_hf(source: str | os.PathLike, *, odd: str = "embed") -> bytes:
     named = _named_tokens(side)
     control = set(named.values()) | _listed_special(side)
     try:
-        t = hf_tables(spec, control)
-        t.patterns, t.inert = compile_patterns(t.config), inert_section(t.config)
-    except Unsupported as e:
-        if odd == "refuse":
-            raise
-        t = _embedded(spec, raw, control, str(e))
-    _begin_and_end(t, spec, named, side)
+        try:
+            t = hf_tables(spec, control)
+            t.patterns, t.inert = compile_patterns(t.config), inert_section(t.config)
+        except Unsupported as e:
+            if odd == "refuse":
+                raise
+            t = _embedded(spec, raw, control, str(e))
+        _begin_and_end(t, spec, named, side)
+    except _SHAPES as e:
+        raise ValueError(f"{path}: a value of the wrong shape: {type(e).__name__}: {e}") from None
     return B.write(t)
 
 
 def _read_json(path: Path) -> dict:
     if not path.is_file():
         return {}
-    data = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as e:
+        raise ValueError(f"{path}: not JSON: {e}") from None
     return data if isinstance(data, dict) else {}
 
 
@@ -144,7 +157,7 @@ def _embedded(spec: dict, raw: bytes, control: set[str], note: str) -> B.Tables:
     ids = dict(vocab) if isinstance(vocab, dict) else {p[0]: i for i, p in enumerate(vocab)}
     added = spec.get("added_tokens") or []
     ids.update((a["content"], a["id"]) for a in added)
-    size = max(ids.values(), default=-1) + 1
+    size = max((B.check_id(i, text) for text, i in ids.items()), default=-1) + 1
     tokens: list[bytes | None] = [None] * size
     flags = [0] * size
     for text, i in ids.items():
