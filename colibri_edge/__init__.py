@@ -12,7 +12,7 @@ __version__ = "0.1.0"
 # Exported name -> the module that holds it.
 _EXPORTS = {
     "Generation": "model", "MoEBlock": "block", "Model": "model", "Token": "model", "available_isas": "_native",
-    "isa": "_native",
+    "isa": "_native", "export_block": "blockfile",
 }
 __all__ = ["__version__", "convert", "show_config", *_EXPORTS]
 
