@@ -11,7 +11,7 @@ One block belongs to one thread at a time. Nothing is allocated after opening, a
 """
 include "config.pxi"
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
@@ -498,7 +498,8 @@ cdef int32_t block_forward(block *b, const float *x, float *out, int32_t batch) 
 
 # ---- Python ----
 
-import colibri_edge.core.blas  # says where the BLAS lies
+import colibri_edge.core.blas  # noqa: F401  (says where the BLAS lies)
+
 
 class BlockError(RuntimeError):
     """A forward that could not be done. code: -1 memory, file or batch; -2 routing; -3 an expert."""

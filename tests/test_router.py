@@ -60,7 +60,7 @@ def test_infinities_and_nan():
     ids, w = route(np.array([[-inf, 2, -inf, 1, -inf]]), 2, True)
     assert ids.tolist() == [[1, 3]] and np.isfinite(w).all()
     ids, w = route(np.array([[-inf, -inf, 7, -inf, -inf]]), 2, False)
-    assert ids.tolist() == [[2, 0]] and w.tolist() == [[1, 0]]       # a -inf only where nothing finite is left, and it weighs nothing
+    assert ids.tolist() == [[2, 0]] and w.tolist() == [[1, 0]]       # a -inf only where nothing finite is left
     for bad in ([0, nan, 1], [nan] * 3, [0, inf, 1], [-inf] * 3):
         for renormalise in (False, True):
             with pytest.raises(FloatingPointError):
