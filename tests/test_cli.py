@@ -62,7 +62,7 @@ def long_model(tmp_path_factory):
     return folder.parent / "long.colibri"
 
 
-# -- what a newcomer meets first ------------------------------------------------------------------------------------------
+# -- what a newcomer meets first ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("command", ["", *cli.COMMANDS])
@@ -91,7 +91,8 @@ def test_starts_quickly():
             "print(time.process_time())")
     best = 1.0
     for _ in range(3):
-        out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split("\n")
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        out = done.stdout.split("\n")
         assert out[1] == "[]"
         best = min(best, float(out[2]))
     assert best < 0.15
@@ -108,7 +109,7 @@ def test_exports():
     assert set(colibri_edge.__all__) <= set(dir(colibri_edge))
 
 
-# -- run ------------------------------------------------------------------------------------------------------------------
+# -- run ------------------------------------------------------------------------------------------------------
 
 
 def test_run_streams_only_the_answer(call, tiny_model, facts):
@@ -254,15 +255,39 @@ def test_closed_pipe_is_quiet(long_model):
     assert done.stderr == b""
 
 
+@pytest.mark.parametrize("closed, code", [(">&-", 0), ("2>&-", 0), ("<&-", 0)])
+def test_closed_streams(tiny_model, closed, code):
+    line = f"{sys.executable} -m colibri_edge run {tiny_model} -p hi -n 2 {closed}"
+    done = subprocess.run(line, shell=True, capture_output=True)
+    assert (done.returncode, done.stderr) == (code, b"")
+
+
+def test_terminal_gets_no_control_characters(monkeypatch):
+    from colibri_edge.apps.run import _Output
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    terminal, pipe = Terminal(), io.StringIO()
+    for stream in (terminal, pipe):
+        out = _Output(stream)
+        out.write("a\x1b[2Jb\t\x07")
+        out.end("a\x1b[2Jb\t\x07c")
+    assert terminal.getvalue() == "a[2Jb\tc\n"
+    assert pipe.getvalue() == "a\x1b[2Jb\t\x07c\n"
+
+
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
 def test_full_disk_is_an_error(tiny_model):
     with open("/dev/full", "w") as full:
-        done = subprocess.run([*COMMAND, "run", tiny_model, "-p", PROMPT, "-n", "3"], stdout=full, stderr=subprocess.PIPE)
+        done = subprocess.run([*COMMAND, "run", tiny_model, "-p", PROMPT, "-n", "3"], stdout=full,
+                              stderr=subprocess.PIPE)
     assert done.returncode == 1
     assert done.stderr.startswith(b"colibri-edge: error: ") and done.stderr.count(b"\n") == 1
 
 
-# -- convert, info, verify --------------------------------------------------------------------------------------------------
+# -- convert, info, verify ------------------------------------------------------------------------------------
 
 
 def test_convert_reports(call, tiny_folder, tmp_path):

@@ -29,15 +29,16 @@ def refused(capfd, monkeypatch):
 
 
 USAGE = [
-    ([], "COMMAND"), (["fly"], "'fly'"), (["run"], "MODEL"), (["run", "M", "--wings"], "--wings"), (["--wings"], "COMMAND"),
+    ([], "COMMAND"), (["fly"], "'fly'"), (["--wings"], "COMMAND"), (["run"], "MODEL"), (["run", "M", "--wings"], "--wings"),
     (["run", "M", "-p"], "-p"), (["run", "M", "-p", "a", "-f", "b"], "not allowed"), (["run", "M", "extra"], "extra"),
     (["run", "M", "-p", ""], "empty"), (["run", "M"], "empty"), (["run", "M", "-p", "-"], "empty"),
     (["run", "M", "-p", "a", "--raw", "--system", "b"], "--system"), (["run", "M", "-p", "\udcff"], "UTF-8"),
     (["run", "M", "-p", "a", "--system", "\udcff"], "UTF-8"), (["run", "M", "-p", "a", "--max", "3"], "--max"),
-    (["convert"], "SRC"), (["convert", "a"], "DST"), (["convert", "a", "b", "--quant", "q1"], "q1"), (["info"], "MODEL"),
-    (["verify"], "MODEL"), (["config"], "--version"),
+    (["convert"], "SRC"), (["convert", "a"], "DST"), (["convert", "a", "b", "--quant", "q1"], "q1"),
+    (["info"], "MODEL"), (["verify"], "MODEL"), (["config"], "--version"),
     *((["run", "M", "-p", "a", flag, value], value) for flag, values in {
-        "-n": ("0", "-1", "1e12", "abc", "1.5", ""), "--temp": ("-1", "nan", "inf", "warm"), "--top-p": ("-0.1", "1.1", "nan"),
+        "-n": ("0", "-1", "1e12", "abc", "1.5", ""), "--temp": ("-1", "nan", "inf", "warm"),
+        "--top-p": ("-0.1", "1.1", "nan"),
         "--top-k": ("-1", "1.5"), "--min-p": ("-1", "2"), "--repeat-penalty": ("0", "-1", "nan"),
         "--seed": ("-1", "x", "18446744073709551616"), "--stop": ("",), "-t": ("0", "-1", "257", "two"),
         "--ram": ("0", "2 lots", "nan", "inf", "1e400"), "--ctx": ("0", "-5", "4k"), "--kv": ("f8",),
@@ -72,14 +73,15 @@ def things(tmp_path, tiny_model):
     return tmp_path
 
 
-THINGS = ["missing", "empty", "empty.gguf", "empty.colibri", "text.colibri", "cut.colibri", "stub.colibri", "long.colibri",
-          "meta.colibri", "folder", "badjson", "fifo", "fifo.gguf", "link"]
+THINGS = ["missing", "empty", "empty.gguf", "empty.colibri", "text.colibri", "cut.colibri", "stub.colibri",
+          "long.colibri", "meta.colibri", "folder", "badjson", "fifo", "fifo.gguf", "link"]
 
 
 @pytest.mark.parametrize("thing", THINGS)
 def test_no_model(refused, things, thing):
     path = things / thing
-    for argv in (["run", path, "-p", "hi"], ["info", path], ["verify", path], ["convert", path, things / "out.colibri"]):
+    convert = ["convert", path, things / "out.colibri"]
+    for argv in (["run", path, "-p", "hi"], ["info", path], ["verify", path], convert):
         message = refused(1, *argv)
         assert thing in message and "\n" not in message
     assert not (things / "out.colibri").exists()
@@ -151,8 +153,8 @@ def test_limits_are_refused_with_what_was_found(refused, tiny_model):
 
 
 def test_bad_environment(tiny_model):
-    done = subprocess.run([sys.executable, "-m", "colibri_edge", "run", tiny_model, "-p", "hi"], capture_output=True, text=True,
-                          env={**os.environ, "COLIBRI_EDGE_ISA": "abacus"})
+    done = subprocess.run([sys.executable, "-m", "colibri_edge", "run", tiny_model, "-p", "hi"], capture_output=True,
+                          text=True, env={**os.environ, "COLIBRI_EDGE_ISA": "abacus"})
     assert done.returncode == 1 and "abacus" in done.stderr and done.stderr.count("\n") == 1
 
 

@@ -13,8 +13,8 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PKG = ROOT / "colibri_edge"
 
-# Part of the package -> the parts it may import. "" is the package itself (lazy exports only). A part that is not here is an
-# error: add a row, and no arrow that points up.
+# Part of the package -> the parts it may import. "" is the package itself (lazy exports only). A part that is not here
+# is an error: add a row, and no arrow that points up.
 FILES = {"crc32c", "topology", "file", "limits"}
 ALLOWED = {
     "_native": set(),
@@ -25,7 +25,7 @@ ALLOWED = {
     "file": {"crc32c", "topology"},
     "limits": {"_native"},
     "text": {"core", "_native"},
-    "families": {"topology", "convert"},       # two halves of one job: convert asks families for names, they give its rows
+    "families": {"topology", "convert"},       # two halves of one job: convert asks for names, families give its rows
     "convert": {"families", "text", "_native", *FILES},
     "block": {"core", "_native", "convert", *FILES},
     "model": {"engine", "core", "text", "convert", "_native", *FILES},
@@ -92,7 +92,8 @@ def test_token_path_is_clean():
         assert not ALLOWED[own] & {"apps", "families", "convert", "model"}
 
 
-C_SOURCES = sorted(p for d in (PKG / "csrc", ROOT / "include") for p in d.rglob("*") if p.suffix in (".c", ".h", ".inc", ".in"))
+C_SOURCES = sorted(p for d in (PKG / "csrc", ROOT / "include") for p in d.rglob("*")
+                   if p.suffix in (".c", ".h", ".inc", ".in"))
 
 
 @pytest.mark.parametrize("path", C_SOURCES, ids=lambda p: str(p.relative_to(ROOT)))

@@ -1,4 +1,4 @@
-"""What the process may use: quotas and limits of cgroups v1 and v2 with their parents (FAULTS 20, 23), sizes, threads."""
+"""What the process may use: quotas and limits of cgroups v1 and v2 with their parents, sizes, threads."""
 from __future__ import annotations
 
 import os
@@ -28,34 +28,39 @@ def tree(tmp_path):
     return make
 
 
-V2 = ["0::/system.slice/app.service"]
+APP = "system.slice/app.service"
+DOCKER = "memory/docker/abc/memory.limit_in_bytes"
+HUGE = "9223372036854771712"
+V2 = [f"0::/{APP}"]
 V1 = ["5:memory:/docker/abc", "4:cpu,cpuacct:/docker/abc", "1:name=systemd:/x", "0::/docker/abc"]
 
 
+def v1_quota(folder: str, quota: str, period: str = "100000") -> dict[str, str]:
+    return {f"{folder}/cpu.cfs_quota_us": quota, f"{folder}/cpu.cfs_period_us": period}
+
+
 @pytest.mark.parametrize("lines, files, cores, memory", [
-    (V2, {"system.slice/app.service/cpu.max": "150000 100000", "system.slice/app.service/memory.max": "1000"}, 1500, 1000),
-    (V2, {"system.slice/app.service/cpu.max": "max 100000", "system.slice/app.service/memory.max": "max"}, None, None),
+    (V2, {f"{APP}/cpu.max": "150000 100000", f"{APP}/memory.max": "1000"}, 1500, 1000),
+    (V2, {f"{APP}/cpu.max": "max 100000", f"{APP}/memory.max": "max"}, None, None),
     # the parent is tighter than the group itself
-    (V2, {"system.slice/app.service/cpu.max": "400000 100000", "system.slice/cpu.max": "50000 100000",
-          "system.slice/app.service/memory.max": "max", "system.slice/memory.max": "2048"}, 500, 2048),
+    (V2, {f"{APP}/cpu.max": "400000 100000", "system.slice/cpu.max": "50000 100000",
+          f"{APP}/memory.max": "max", "system.slice/memory.max": "2048"}, 500, 2048),
     # the group itself is tighter than its parent, the root has no limit files
-    (V2, {"system.slice/app.service/cpu.max": "20000 100000", "system.slice/cpu.max": "max"}, 200, None),
+    (V2, {f"{APP}/cpu.max": "20000 100000", "system.slice/cpu.max": "max"}, 200, None),
     # only the controller's own folder on a hybrid machine
-    (V2, {"unified/system.slice/app.service/memory.max": "77"}, None, 77),
+    (V2, {f"unified/{APP}/memory.max": "77"}, None, 77),
     # a container sees its own group as the root
     (["0::/"], {"cpu.max": "250000 100000", "memory.max": "536870912"}, 2500, 512 << 20),
     (["0::/../other"], {"cpu.max": "100000 100000"}, 1000, None),
-    (V1, {"memory/docker/abc/memory.limit_in_bytes": "4096", "cpu/docker/abc/cpu.cfs_quota_us": "50000",
-          "cpu/docker/abc/cpu.cfs_period_us": "100000"}, 500, 4096),
-    (V1, {"memory/docker/abc/memory.limit_in_bytes": "9223372036854771712", "cpu/docker/abc/cpu.cfs_quota_us": "-1",
-          "cpu/docker/abc/cpu.cfs_period_us": "100000"}, None, None),
-    (V1, {"memory/docker/abc/memory.limit_in_bytes": "9223372036854771712", "memory/docker/memory.limit_in_bytes": "12345",
-          "cpu,cpuacct/docker/abc/cpu.cfs_quota_us": "300000", "cpu,cpuacct/docker/abc/cpu.cfs_period_us": "100000"}, 3000, 12345),
+    (V1, {DOCKER: "4096", **v1_quota("cpu/docker/abc", "50000")}, 500, 4096),
+    (V1, {DOCKER: HUGE, **v1_quota("cpu/docker/abc", "-1")}, None, None),
+    (V1, {DOCKER: HUGE, "memory/docker/memory.limit_in_bytes": "12345",
+          **v1_quota("cpu,cpuacct/docker/abc", "300000")}, 3000, 12345),
     # the group's folder is not visible (bind-mounted as the root of a container)
-    (V1, {"memory/memory.limit_in_bytes": "999", "cpu/cpu.cfs_quota_us": "100000", "cpu/cpu.cfs_period_us": "100000"}, 1000, 999),
+    (V1, {"memory/memory.limit_in_bytes": "999", **v1_quota("cpu", "100000")}, 1000, 999),
     # odd contents are no limits
-    (V2, {"system.slice/app.service/cpu.max": "", "system.slice/app.service/memory.max": "soon"}, None, None),
-    (V2, {"system.slice/app.service/cpu.max": "50000 0"}, None, None),
+    (V2, {f"{APP}/cpu.max": "", f"{APP}/memory.max": "soon"}, None, None),
+    (V2, {f"{APP}/cpu.max": "50000 0"}, None, None),
     (["", "nonsense", "0::/a"], {"a/memory.max": "5"}, None, 5),
     ([], {"memory.max": "5"}, None, None),
 ])
@@ -78,12 +83,14 @@ def test_threads_obey_quota_and_affinity():
     assert _native.default_threads(1) == 1
     assert 1 <= _native.default_threads(10**6) <= len(os.sched_getaffinity(0))
     one = min(os.sched_getaffinity(0))
-    code = f"import os; os.sched_setaffinity(0, {{{one}}}); from colibri_edge import limits; print(limits.default_threads())"
+    code = (f"import os; os.sched_setaffinity(0, {{{one}}})\n"
+            "from colibri_edge import limits; print(limits.default_threads())")
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "1\n"
 
 
 @pytest.mark.parametrize("text, value", [
-    ("2GiB", 2 << 30), ("512M", 512 << 20), ("1.5 GB", 1_500_000_000), ("1k", 1024), ("64", 64), ("3 tib", 3 << 40), (12, 12), ("10b", 10),
+    ("2GiB", 2 << 30), ("512M", 512 << 20), ("1.5 GB", 1_500_000_000), ("1k", 1024), ("64", 64), ("3 tib", 3 << 40),
+    (12, 12), ("10b", 10),
 ])
 def test_sizes(text, value):
     assert limits.parse_bytes(text) == value

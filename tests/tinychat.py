@@ -1,7 +1,7 @@
 """A tiny chat model with random weights, as a Hugging Face folder, written without torch.
 
-Owns: `write_folder(folder)`: a qwen3_moe of 2 layers, 12 experts, top-2, with a byte-level BPE of 300 tokens and a ChatML
-template. What it says means nothing, and is the same on every machine.
+Owns: `write_folder(folder)`: a qwen3_moe of 2 layers, 12 experts, top-2, with a byte-level BPE of 300 tokens and a
+ChatML template. What it says means nothing, and is the same on every machine.
 """
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def write_folder(folder: Path, *, template: bool = True, tokenizer: bool = True,
 
     folder.mkdir(parents=True, exist_ok=True)
     config = {"model_type": "qwen3_moe", "architectures": ["Qwen3MoeForCausalLM"], "vocab_size": ROWS,
-              "hidden_size": HIDDEN, "intermediate_size": 64, "moe_intermediate_size": WIDTH, "num_hidden_layers": LAYERS,
-              "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "num_experts": EXPERTS,
+              "hidden_size": HIDDEN, "intermediate_size": 64, "moe_intermediate_size": WIDTH,
+              "num_hidden_layers": LAYERS, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "num_experts": EXPERTS,
               "num_experts_per_tok": 2, "norm_topk_prob": True, "max_position_embeddings": context,
               "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "tie_word_embeddings": False, "hidden_act": "silu",
               "decoder_sparse_step": 1, "mlp_only_layers": [], "attention_bias": False, "eos_token_id": 2}
@@ -60,9 +60,9 @@ def weights() -> dict[str, np.ndarray]:
     def draw(*shape: int, spread: float | None = None) -> np.ndarray:
         return (rng.standard_normal(shape) * (spread or shape[-1] ** -0.5)).astype(np.float32)
 
-    out = {"model.embed_tokens.weight": draw(ROWS, HIDDEN, spread=1.0), "lm_head.weight": draw(ROWS, HIDDEN, spread=0.4),
-           "model.norm.weight": np.ones(HIDDEN, np.float32)}
-    out["lm_head.weight"][:len(SPECIALS)] = 0       # the likeliest token is never an end token: only limits end an answer
+    out = {"model.embed_tokens.weight": draw(ROWS, HIDDEN, spread=1.0),
+           "lm_head.weight": draw(ROWS, HIDDEN, spread=0.4), "model.norm.weight": np.ones(HIDDEN, np.float32)}
+    out["lm_head.weight"][:len(SPECIALS)] = 0       # an end token is never the likeliest: only limits end an answer
     for i in range(LAYERS):
         p = f"model.layers.{i}."
         out |= {p + "input_layernorm.weight": np.ones(HIDDEN, np.float32),

@@ -53,9 +53,11 @@ def parser() -> Parser:
 
 def main(argv: list[str] | None = None) -> int:
     """Runs one command line (default: the process's) and returns the exit code."""
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:      # started with the stream closed: what goes there is not wanted
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 (open as long as the process)
+        if hasattr(getattr(sys, name), "reconfigure"):
+            getattr(sys, name).reconfigure(encoding="utf-8", errors="backslashreplace")
     try:
         args = parser().parse_args(argv)
         code = args.main(args)
