@@ -29,7 +29,8 @@ def refused(capfd, monkeypatch):
 
 
 USAGE = [
-    ([], "COMMAND"), (["fly"], "'fly'"), (["--wings"], "COMMAND"), (["run"], "MODEL"), (["run", "M", "--wings"], "--wings"),
+    ([], "COMMAND"), (["fly"], "'fly'"), (["--wings"], "COMMAND"), (["run"], "MODEL"),
+    (["run", "M", "--wings"], "--wings"),
     (["run", "M", "-p"], "-p"), (["run", "M", "-p", "a", "-f", "b"], "not allowed"), (["run", "M", "extra"], "extra"),
     (["run", "M", "-p", ""], "empty"), (["run", "M"], "empty"), (["run", "M", "-p", "-"], "empty"),
     (["run", "M", "-p", "a", "--raw", "--system", "b"], "--system"), (["run", "M", "-p", "\udcff"], "UTF-8"),

@@ -25,7 +25,8 @@ def write_folder(folder: Path, *, template: bool = True, tokenizer: bool = True,
     folder.mkdir(parents=True, exist_ok=True)
     config = {"model_type": "qwen3_moe", "architectures": ["Qwen3MoeForCausalLM"], "vocab_size": ROWS,
               "hidden_size": HIDDEN, "intermediate_size": 64, "moe_intermediate_size": WIDTH,
-              "num_hidden_layers": LAYERS, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "num_experts": EXPERTS,
+              "num_hidden_layers": LAYERS, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
+              "num_experts": EXPERTS,
               "num_experts_per_tok": 2, "norm_topk_prob": True, "max_position_embeddings": context,
               "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "tie_word_embeddings": False, "hidden_act": "silu",
               "decoder_sparse_step": 1, "mlp_only_layers": [], "attention_bias": False, "eos_token_id": 2}
