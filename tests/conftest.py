@@ -1,7 +1,17 @@
 """Fixtures that several test files share."""
 from __future__ import annotations
 
+import os
+import sys
+from pathlib import Path
+
 import pytest
+
+# The installed package is tested: neither `python -m pytest` here nor a child process may find the sources instead, which
+# hold no compiled modules. (An editable install is found all the same.)
+ROOT = Path(__file__).parent.parent
+sys.path[:] = [p for p in sys.path if Path(p or ".").resolve() != ROOT]
+os.environ["PYTHONSAFEPATH"] = "1"
 
 
 @pytest.fixture(scope="session")
