@@ -12,6 +12,8 @@ import pytest
 ROOT = Path(__file__).parent.parent
 sys.path[:] = [p for p in sys.path if Path(p or ".").resolve() != ROOT]
 os.environ["PYTHONSAFEPATH"] = "1"
+# The environment's programs (meson, ninja, cython) are found though it is not activated.
+os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
 
 
 @pytest.fixture(scope="session")
