@@ -65,7 +65,7 @@ def byte_of(token: bytes) -> int:
         return 63
 
 
-STRETCH = 32  #: bytes of a run after which what is whole and valid is settled
+STRETCH = 256  #: bytes of a run after which what is whole and valid is settled
 
 
 class PiecesStream(Stream):
