@@ -3,17 +3,13 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from colibri_edge.core.attention cimport attn_buffers, attn_layer, kv_view
 from colibri_edge.core.ffn cimport expert_stack, ffn_buffers, ffn_layer
+from colibri_edge.core.store cimport Store
 from colibri_edge.core.runtime cimport activations, matrix, runtime
 
 ctypedef struct rope_spec:
     int32_t half
     float factor             # attention factor: multiplies cos and sin
     const float *inv_freq    # [half]
-
-# What acquire() sees: the flags of verified records, and the session for the first use of one.
-ctypedef struct record_guard:
-    uint8_t **verified
-    void *session
 
 ctypedef struct layer:
     attn_layer attn
@@ -23,13 +19,14 @@ ctypedef struct layer:
 cdef class Program:
     cdef object file                 # keeps the mapping alive
     cdef list keep                   # padded copies of vectors
-    cdef readonly str weights        # "map" or "ram"
-    cdef uint8_t *image              # "ram": the file's bytes
+    cdef readonly str weights        # "map", "ram" or "stream"
+    cdef uint8_t *image              # "ram": the file's bytes; "stream": those before the routed experts
     cdef int64_t image_bytes
     cdef layer *layers
     cdef rope_spec *ropes
-    cdef uint8_t **verified          # per expert stack: one flag an expert
-    cdef readonly int32_t n_layers, n_ropes, n_stacks, hidden, vocab, context, max_heads_dim, max_kv_dim
+    cdef readonly Store store        # records of routed experts
+    cdef const uint8_t **single      # [layers]: the one record of a dense FFN or a shared expert
+    cdef readonly int32_t n_layers, n_ropes, n_routed, hidden, vocab, context, max_heads_dim, max_kv_dim
     cdef readonly int32_t max_experts, max_top_k, max_intermediate, max_rope_half, max_rep, max_head_dim
     cdef readonly bint float_weights
     cdef readonly dict topology
@@ -37,22 +34,21 @@ cdef class Program:
     cdef matrix output
     cdef const float *output_norm
     cdef float norm_eps, embed_scale, logit_softcap
-    cdef list stack_names
-    cdef int check_record(self, int32_t slot, int32_t e) except -1
     cdef int _load_image(self, file) except -1
+    cdef int _read_image(self, file) except -1
+    cdef int _open_store(self, int slots, str policy, bint direct) except -1
     cdef object view(self, str name, record=*)
     cdef int _matrix(self, matrix *m, str name) except -1
     cdef int _matrix_f32(self, matrix *m, str name) except -1
     cdef const float *_vector(self, str name) except? NULL
     cdef int _attention(self, layer *l, int32_t n, dict a) except -1
     cdef int _ffn(self, ffn_layer *l, int32_t n, dict f) except -1
-    cdef int _stack(self, expert_stack *s, str name, str activation) except -1
+    cdef int _stack(self, expert_stack *s, int32_t n, str name, str activation) except -1
 
 
 cdef class Session:
     cdef readonly Program program
-    cdef object error                # raised by the next check of a status
-    cdef record_guard guard
+    cdef readonly int32_t n_threads
     cdef runtime rt
     cdef uint8_t *arena
     cdef readonly int64_t arena_bytes

@@ -18,6 +18,9 @@ from colibri_edge.core.attention cimport QK_FULL, QK_HEAD, QK_NONE, attend
 from colibri_edge.core.dispatch cimport groups_bytes, groups_init
 from colibri_edge.core.ffn cimport expert_stack, ffn, ffn_layer, ffn_scratch
 from colibri_edge.core.matmul cimport matmul, mm_job
+from colibri_edge.core.store cimport (
+    CL_READ_DONE, Store, cl_read, cl_reader, cl_reader_close, cl_reader_open, cl_reader_submit, cl_reader_wait,
+)
 from colibri_edge.core.runtime cimport (
     ST_ATTN, ST_ATTN_PROJ, ST_DISK, ST_EMBED, ST_HEAD, ST_NORM, ST_OTHER, activations, cl_now_ns, enter, imax, imin, matrix, pad,
     round_up, runtime,
@@ -64,19 +67,17 @@ cdef class Program:
     """The layer program of a ColibriFile. Raises ValueError where this build's constants are too small for the model.
 
     weights: "map" reads the file's mapping in place (instant start, pages come as they are touched); "ram" copies the file
-    into huge pages first (docs/performance.md says when that pays).
+    into huge pages first (docs/performance.md says when that pays); "stream" keeps all but the routed experts in memory and
+    reads those through `slots` slots (core/store), by `policy` ("lfu" or "lru"); direct: past the page cache where possible.
     """
 
-    def __cinit__(self, file, str weights="map"):
+    def __cinit__(self, file, str weights="map", int slots=0, str policy="lfu", bint direct=True):
         topo = file.topology
-        if weights not in ("map", "ram"):
-            raise ValueError(f"weights is {weights!r}, wanted 'map' or 'ram'")
+        if weights not in ("map", "ram", "stream"):
+            raise ValueError(f"weights is {weights!r}, wanted 'map', 'ram' or 'stream'")
         self.weights = weights
-        if weights == "ram":
-            self._load_image(file)
         self.file = file
         self.keep = []
-        self.stack_names = []
         self.topology = topo
         self.hidden = topo["hidden_size"]
         self.vocab = topo["vocab_size"]
@@ -89,9 +90,14 @@ cdef class Program:
         self.max_experts = self.max_top_k = 1
         self.layers = <layer *>calloc(imax(1, self.n_layers), sizeof(layer))
         self.ropes = <rope_spec *>calloc(imax(1, self.n_ropes), sizeof(rope_spec))
-        self.verified = <uint8_t **>calloc(2 * imax(1, self.n_layers), sizeof(uint8_t *))
-        if self.layers == NULL or self.ropes == NULL or self.verified == NULL:
+        self.single = <const uint8_t **>calloc(imax(1, self.n_layers), sizeof(uint8_t *))
+        if self.layers == NULL or self.ropes == NULL or self.single == NULL:
             raise MemoryError("no memory for the layer program")
+        if weights == "ram":
+            self._load_image(file)
+        elif weights == "stream":
+            self._read_image(file)
+        self._open_store(slots, policy, direct)
         self.float_weights = True
         self._matrix(&self.embed, "embed")
         if topo["tied"]:
@@ -111,13 +117,9 @@ cdef class Program:
             self._ffn(&self.layers[i].ffn, i, topo["layers"][i]["ffn"])
 
     def __dealloc__(self):
-        cdef int32_t i
-        if self.verified != NULL:
-            for i in range(self.n_stacks):
-                free(self.verified[i])
         free(self.layers)
         free(self.ropes)
-        free(self.verified)
+        free(self.single)
         cl_huge_free(self.image, self.image_bytes)
 
     cdef int _load_image(self, file) except -1:
@@ -145,11 +147,55 @@ cdef class Program:
             list(workers.map(read, range(0, n, step)))
         return 0
 
+    cdef int _read_image(self, file) except -1:
+        """All that lies before the routed experts, past the page cache."""
+        from colibri_edge.file import FileError
+
+        cdef int64_t first = min(t.offset for t in file.tensors.values() if t.name.endswith(".experts")), step = 8 << 20, at = 0
+        cdef int32_t error = 0, i, n = 0, state
+        late = [t.name for t in file.tensors.values() if not t.name.endswith(".experts") and t.offset > first]
+        if late:
+            raise FileError(f"{file.path}: {late[0]} lies behind the routed experts, so these cannot be streamed; convert the model again")
+        self.image_bytes = first
+        self.image = cl_huge_alloc(first)
+        cdef cl_read *reads = <cl_read *>calloc(first // step + 1, sizeof(cl_read))
+        cdef cl_reader *reader = cl_reader_open(str(file.path).encode(), 4, True, &error)
+        try:
+            if reader == NULL:
+                raise OSError(error, "the model file cannot be read", str(file.path))
+            if self.image == NULL or reads == NULL:
+                raise MemoryError(f"no memory for {first} bytes of resident weights")
+            while at < first:
+                reads[n].offset = at
+                reads[n].dst = self.image + at
+                reads[n].bytes = min(step, first - at)
+                cl_reader_submit(reader, &reads[n])
+                at += step
+                n += 1
+            for i in range(n):
+                with nogil:
+                    state = cl_reader_wait(reader, &reads[i])
+                if state != CL_READ_DONE:
+                    raise OSError(reads[i].error, "the model file cannot be read, or was cut meanwhile", str(file.path))
+        finally:
+            cl_reader_close(reader)
+            free(reads)
+        return 0
+
+    cdef int _open_store(self, int slots, str policy, bint direct) except -1:
+        routed = [t for name, t in self.file.tensors.items() if name.endswith(".experts")]
+        routed.sort(key=lambda t: int(t.name.split(".")[1]))
+        views = None if self.weights == "stream" else [self.view(t.name) for t in routed]
+        self.store = Store(self.file.path, routed, views, slots, policy, direct)
+        return 0
+
     cdef object view(self, str name, record=None):
         """The bytes of a tensor or of one expert record, wherever they lie."""
         if self.image == NULL:
             return self.file.view(name, record)
         t = self.file.tensors[name]
+        if t.offset + t.length > self.image_bytes:
+            raise ValueError(f"{name} is streamed")
         cdef int64_t at = t.offset + (record or 0) * t.stride, n = t.length if record is None else t.stride
         return memoryview(<const uint8_t[:n]>(self.image + at))
 
@@ -201,12 +247,17 @@ cdef class Program:
         self.max_head_dim = imax(self.max_head_dim, l.attn.head_dim)
         return 0
 
-    cdef int _stack(self, expert_stack *s, str name, str activation) except -1:
+    cdef int _stack(self, expert_stack *s, int32_t n, str name, str activation) except -1:
         t = self.file.tensor(name)
-        view = self.view(name)
-        self.keep.append(view)
-        s.base = address(view)
-        s.stride = t.stride
+        if name.endswith(".experts"):
+            s.slot = self.n_routed
+            s.record = self.store.stacks[s.slot].at
+            self.n_routed += 1
+        else:
+            view = self.view(name)
+            self.keep.append(view)
+            self.single[n] = address(view)
+            s.record = &self.single[n]
         s.count = t.count
         s.intermediate = t.shape[1]
         s.activation = ACTIVATIONS[activation]
@@ -224,12 +275,6 @@ cdef class Program:
         s.down_at = down.offset
         if s.gate.int8_act or s.down.int8_act:
             self.float_weights = False
-        s.slot = self.n_stacks
-        self.verified[s.slot] = <uint8_t *>calloc(s.count, 1)
-        if self.verified[s.slot] == NULL:
-            raise MemoryError("no memory for the layer program")
-        self.n_stacks += 1
-        self.stack_names.append(name)
         self.max_intermediate = imax(self.max_intermediate, s.intermediate)
         return 0
 
@@ -240,7 +285,7 @@ cdef class Program:
         l.moe = f["kind"] == "moe"
         if not l.moe:
             l.has_shared = True
-            self._stack(&l.shared, p + "mlp", f["activation"])
+            self._stack(&l.shared, n, p + "mlp", f["activation"])
             return 0
         l.experts = f["experts"]
         l.top_k = f["top_k"]
@@ -251,10 +296,10 @@ cdef class Program:
         self.max_experts = imax(self.max_experts, l.experts)
         self.max_top_k = imax(self.max_top_k, l.top_k)
         self._matrix_f32(&l.router, p + "router")
-        self._stack(&l.routed, p + "experts", f["activation"])
+        self._stack(&l.routed, n, p + "experts", f["activation"])
         if f["shared"] is not None:
             l.has_shared = True
-            self._stack(&l.shared, p + "shared", f["activation"])
+            self._stack(&l.shared, n, p + "shared", f["activation"])
             l.has_shared_gate = f["shared"]["gate"]
             if l.has_shared_gate:
                 self._matrix_f32(&l.shared_gate, p + "shared_gate")
@@ -277,21 +322,6 @@ cdef class Program:
             if _native.crc32c(self.view(name)) != t.crc[0]:
                 raise FileError(f"{self.file.path}: tensor {name} is damaged (its CRC-32C differs from the directory's); "
                                 "copy or convert the file again")
-
-    cdef int check_record(self, int32_t slot, int32_t e) except -1:
-        """The CRC of one expert's record on its first use."""
-        cdef str name = self.stack_names[slot]
-        t = self.file.tensors[name]
-        view = self.view(name, e)
-        cdef const uint8_t *p = address(view)
-        cdef size_t n = len(view)
-        cdef uint32_t want = t.crc[e], got
-        with nogil:
-            got = cl_crc32c(0, p, n)
-        if got != want:
-            raise EngineError(f"{self.file.path}: layer {name.split('.')[1]}, expert {e} is damaged: CRC-32C {got:08x}, wanted {want:08x}; "
-                              "copy or convert the file again")
-        return 0
 
 
 ctypedef struct norm_pass:
@@ -328,39 +358,36 @@ cdef void norm(runtime *rt, const float *x, size_t ldx, const float *w, float ep
     cl_pool_run(rt.pool, norm_token, &p, nt)
 
 
-cdef int32_t acquire(void *owner, int32_t slot, const int32_t *experts, int32_t n) noexcept nogil:
-    """Mapped records: nothing to fetch, but each is checked once."""
-    cdef record_guard *g = <record_guard *>owner
-    cdef uint8_t *seen = g.verified[slot]
-    cdef int32_t i
-    for i in range(n):
-        if not seen[experts[i]]:
-            with gil:
-                try:
-                    (<Session>g.session).program.check_record(slot, experts[i])
-                except Exception as e:
-                    (<Session>g.session).error = e
-                    return -3
-            seen[experts[i]] = 1
-    return 0
+cdef int32_t acquire(void *store, int32_t stack, const int32_t *experts, int32_t n, int32_t *order) noexcept nogil:
+    return (<Store>store).acquire(stack, experts, n, order)
+
+
+cdef int32_t wait(void *store, int32_t stack, int32_t expert) noexcept nogil:
+    return (<Store>store).wait(stack, expert)
 
 
 cdef class Session:
     """One sequence of a Program.
 
-    ctx: positions; threads: of the pool; kv: "f32" or "f16"; chunk: tokens of one pass (prefill is cut into such chunks).
+    ctx: positions; threads: of the pool; kv: "f32" or "f16"; chunk: tokens of one pass (prefill is cut into such chunks);
+    plan: only say what it would take (kv_bytes, arena_bytes); such a session cannot run.
     """
 
-    def __cinit__(self, Program program not None, int ctx, int threads, str kv="f16", int chunk=256):
+    def __cinit__(self, Program program not None, int ctx, int threads, str kv="f16", int chunk=256, bint plan=False):
         self.program = program
         self.ctx = round_up(ctx, 8)
         self.chunk = imin(imin(chunk, CL_MAX_BATCH), imax(self.ctx, 1))
         self.kv_type = KV_TYPES[kv]
         self.rt.k = cl_get_kernels()
-        self.guard.verified = program.verified
-        self.guard.session = <void *>self
         self.rt.acquire = acquire
-        self.rt.owner = &self.guard
+        self.rt.wait = wait
+        self.rt.store = <void *>program.store
+        self.rt.max_union = program.store.n_slots if program.store.streamed else CL_MAX_EXPERTS
+        if plan:
+            self.rt.threads = threads
+            self.kv_bytes = self.kv_bytes_for(program, ctx, kv)
+            self.arena_bytes = self._layout(NULL)
+            return
         self.rt.pool = cl_pool_new(threads)
         if self.rt.pool == NULL:
             raise MemoryError("no memory for the thread pool")
@@ -444,6 +471,7 @@ cdef class Session:
         self.ffn.hidden.ldx = pad(p.max_intermediate)
         self.ffn.hidden.x = <float *>_take(base, &n, pairs * self.ffn.hidden.ldx * 4)
         self.ffn.hidden.q = <cl_act8 *>_take(base, &n, pairs * self.ffn.hidden.ldx / 32 * sizeof(cl_act8))
+        self.ffn.mark = <int32_t *>_take(base, &n, p.max_experts * 4)
         self.ffn.first = <int32_t *>_take(base, &n, (p.max_experts + 3) * 4)
         cdef uint8_t *groups = <uint8_t *>_take(base, &n, groups_bytes(<int32_t>T, k, p.max_experts))
         if base != NULL:
@@ -544,6 +572,7 @@ cdef class Session:
                 self.status = i
                 return rc
         self.pos += n
+        self.program.store.age(n)
         enter(&self.rt, ST_OTHER)
         return 0
 
@@ -570,9 +599,8 @@ cdef class Session:
 
     cdef int _fail(self, int32_t rc) except -1 nogil:
         with gil:
-            if self.error is not None:
-                e, self.error = self.error, None
-                raise e
+            if rc == -3:
+                raise self.program.store.error()
             raise EngineError(f"layer {self.status}: the router's scores hold a NaN; the weights are damaged or overflow")
 
     cdef int feed_tokens(self, const int32_t *tokens, int32_t n, bint want_logits) except -1 nogil:

@@ -4,10 +4,9 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from colibri_edge.core.dispatch cimport expert_groups
 from colibri_edge.core.runtime cimport activations, matrix, runtime
 
-# A stack of experts of one shape. The matrices' w is the offset inside a record: expert e's data lies at base + e * stride + offset.
+# A stack of experts of one shape. Expert e's matrices lie at record[e] + the part's offset.
 ctypedef struct expert_stack:
-    const uint8_t *base
-    size_t stride
+    const uint8_t **record   # [count]: address of each record (core/store)
     int32_t count
     int32_t intermediate
     int32_t activation
@@ -19,7 +18,7 @@ ctypedef struct expert_stack:
     size_t gate_at
     size_t up_at
     size_t down_at
-    int32_t slot             # which verified[] flags, see store
+    int32_t slot             # number of the stack in the store
 
 ctypedef struct ffn_layer:
     const float *norm
@@ -44,6 +43,7 @@ ctypedef struct ffn_buffers:
     float *weights
     activations hidden       # [tokens*top_k + tokens]: activated intermediate rows; the shared expert's rows follow
     expert_groups groups
+    int32_t *mark            # [experts]: for counting distinct ones
     int32_t *first           # [experts + 3]: first chunk of each unit of the up pass
     float *x                 # residual stream [tokens][ldx]
     size_t ldx

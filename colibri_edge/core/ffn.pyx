@@ -26,6 +26,7 @@ ctypedef struct pass_t:
     int32_t nunits          # expert groups, then the shared expert
     int32_t step            # row groups of a down chunk
     int32_t pairs           # rows of routed outputs = nt * top_k
+    int32_t failed          # a record could not be had
 
 
 cdef size_t ffn_scratch(int32_t max_tokens, int32_t top_k) noexcept nogil:
@@ -36,7 +37,7 @@ cdef size_t ffn_scratch(int32_t max_tokens, int32_t top_k) noexcept nogil:
 cdef void bind_expert(const expert_stack *s, const matrix *part, size_t at, int32_t e, matrix *out) noexcept nogil:
     """The matrix `part` of expert e."""
     out[0] = part[0]
-    out.w = s.base + <size_t>e * s.stride + at
+    out.w = s.record[e] + at
 
 
 cdef int32_t columns_of_chunk(const expert_stack *s) noexcept nogil:
@@ -80,10 +81,11 @@ cdef void up_chunk(void *ctx, int32_t chunk, int32_t worker) noexcept nogil:
             hi = mid
     cdef bint routed = p.l.moe and lo < b.groups.n
     cdef const expert_stack *s = &p.l.routed if routed else &p.l.shared
-    cdef int32_t start = b.groups.start[lo] if routed else 0, n = b.groups.start[lo + 1] - start if routed else p.nt
+    cdef int32_t g = b.groups.order[lo] if routed else 0
+    cdef int32_t start = b.groups.start[g] if routed else 0, n = b.groups.start[g + 1] - start if routed else p.nt
     cdef const int32_t *rows = b.groups.token + start if routed else NULL
     cdef const int32_t *pair = b.groups.pair + start if routed else NULL
-    cdef int32_t e = b.groups.expert[lo] if routed else 0
+    cdef int32_t e = b.groups.expert[g] if routed else 0
     cdef int32_t cols = columns_of_chunk(s), c0 = (chunk - b.first[lo]) * cols
     cdef int32_t width = imin(cols, s.intermediate - c0), ng = (width + 7) / 8, end = width
     cdef bint last = c0 + cols >= s.intermediate
@@ -97,6 +99,9 @@ cdef void up_chunk(void *ctx, int32_t chunk, int32_t worker) noexcept nogil:
     cdef size_t at
     cdef matrix w, w2
     cdef activations part = b.input
+    if routed and p.rt.wait(p.rt.store, s.slot, e):
+        p.failed = 1
+        return
     bind_expert(s, &s.gate, s.gate_at, e, &w)
     if s.gated and not s.interleaved:
         bind_expert(s, &s.up, s.up_at, e, &w2)
@@ -174,36 +179,37 @@ cdef int32_t down_step(const pass_t *p, const expert_stack *s) noexcept nogil:
     return imax(1, imin(imin(by_tile, by_threads), imax(by_bytes, 1)))
 
 
-cdef int32_t ffn(runtime *rt, const ffn_layer *l, ffn_buffers *b, int32_t nt) noexcept nogil:
-    """x += FFN(input) for nt tokens; b.input holds the normalised state in both forms. 0; -2: a NaN in the router; -3: a record cannot be had."""
+cdef int32_t tokens_that_fit(const runtime *rt, const ffn_layer *l, const ffn_buffers *b, int32_t t0, int32_t nt) noexcept nogil:
+    """How many tokens from t0 on ask for no more distinct experts than fit in memory at once; at least one."""
+    cdef int32_t t, r, distinct = 0, e
+    if l.experts <= rt.max_union:
+        return nt - t0
+    memset(b.mark, 0, l.experts * sizeof(int32_t))
+    for t in range(t0, nt):
+        for r in range(l.top_k):
+            e = b.ids[t * l.top_k + r]
+            distinct += not b.mark[e]
+            b.mark[e] = 1
+        if distinct > rt.max_union:
+            return imax(1, t - t0)
+    return nt - t0
+
+
+cdef int32_t run_experts(runtime *rt, const ffn_layer *l, ffn_buffers *b, int32_t nt) noexcept nogil:
+    """The up and down passes of nt tokens whose routing stands in b.ids and b.weights. 0 or -3."""
     cdef pass_t p
-    cdef mm_job jobs[2]
-    cdef int32_t i, njobs = 1, total = 0
+    cdef int32_t i, total = 0
     memset(&p, 0, sizeof(p))
     p.rt = rt
     p.l = l
     p.b = b
     p.nt = nt
     if l.moe:
-        enter(rt, ST_ROUTER)
-        memset(jobs, 0, sizeof(jobs))
-        jobs[0].m = &l.router
-        jobs[0].y = b.scores
-        jobs[0].ldy = b.ld_scores
-        if l.has_shared_gate:
-            jobs[1].m = &l.shared_gate
-            jobs[1].y = b.gate
-            jobs[1].ldy = 8
-            njobs = 2
-        matmul(rt, &b.input, nt, jobs, njobs)
-        if route(b.scores, <int32_t>b.ld_scores, nt, l.experts, l.top_k, l.renormalise, b.ids, b.weights):
-            return -2
         enter(rt, ST_DISPATCH)
         group_by_expert(b.ids, nt, l.top_k, l.experts, &b.groups)
         enter(rt, ST_DISK)
-        if rt.acquire(rt.owner, l.routed.slot, b.groups.expert, b.groups.n):
+        if rt.acquire(rt.store, l.routed.slot, b.groups.expert, b.groups.n, b.groups.order):
             return -3
-        enter(rt, ST_DISPATCH)
         p.pairs = nt * l.top_k
         for i in range(b.groups.n):
             b.first[i] = total
@@ -216,7 +222,45 @@ cdef int32_t ffn(runtime *rt, const ffn_layer *l, ffn_buffers *b, int32_t nt) no
         p.nunits += 1
     b.first[p.nunits] = total
     cl_pool_run(rt.pool, up_chunk, &p, total)
+    if p.failed:
+        return -3
     cdef const expert_stack *s = &l.routed if l.moe else &l.shared
     p.step = down_step(&p, s)
     cl_pool_run(rt.pool, down_chunk, &p, (s.down.ngroups + p.step - 1) / p.step)
+    return 0
+
+
+cdef int32_t ffn(runtime *rt, const ffn_layer *l, ffn_buffers *b, int32_t nt) noexcept nogil:
+    """x += FFN(input) for nt tokens; b.input holds the normalised state in both forms. 0; -2: a NaN in the router; -3: a record cannot be had."""
+    cdef mm_job jobs[2]
+    cdef ffn_buffers part
+    cdef int32_t njobs = 1, t = 0, n, rc
+    if not l.moe:
+        return run_experts(rt, l, b, nt)
+    enter(rt, ST_ROUTER)
+    memset(jobs, 0, sizeof(jobs))
+    jobs[0].m = &l.router
+    jobs[0].y = b.scores
+    jobs[0].ldy = b.ld_scores
+    if l.has_shared_gate:
+        jobs[1].m = &l.shared_gate
+        jobs[1].y = b.gate
+        jobs[1].ldy = 8
+        njobs = 2
+    matmul(rt, &b.input, nt, jobs, njobs)
+    if route(b.scores, <int32_t>b.ld_scores, nt, l.experts, l.top_k, l.renormalise, b.ids, b.weights):
+        return -2
+    while t < nt:  # one round, unless the experts of all tokens do not fit in memory at once
+        n = tokens_that_fit(rt, l, b, t, nt)
+        part = b[0]
+        part.input.x += <size_t>t * b.input.ldx
+        part.input.q += <size_t>t * (b.input.ldx / 32)
+        part.gate += 8 * t
+        part.ids += t * l.top_k
+        part.weights += t * l.top_k
+        part.x += <size_t>t * b.ldx
+        rc = run_experts(rt, l, &part, n)
+        if rc:
+            return rc
+        t += n
     return 0

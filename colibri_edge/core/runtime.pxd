@@ -24,12 +24,16 @@ ctypedef struct activations:
     cl_act8 *q
     size_t ldx
 
-# Makes the records of `experts` of a stack ready to be read: 0, or -3 when one cannot be had. May take the GIL on a first use.
-ctypedef int32_t (*acquire_fn)(void *owner, int32_t slot, const int32_t *experts, int32_t n) noexcept nogil
+# How a pass gets at the records of routed experts (core/store). acquire: begins to bring in experts[n] of a stack and orders them,
+# those present first; wait: before one is used. 0, or -3 when a record cannot be had.
+ctypedef int32_t (*acquire_fn)(void *store, int32_t stack, const int32_t *experts, int32_t n, int32_t *order) noexcept nogil
+ctypedef int32_t (*wait_fn)(void *store, int32_t stack, int32_t expert) noexcept nogil
 
 ctypedef struct runtime:
     acquire_fn acquire
-    void *owner
+    wait_fn wait
+    void *store
+    int32_t max_union       # distinct experts of a layer that fit in memory at once
     const cl_kernels *k
     cl_pool *pool
     int32_t threads

@@ -1,0 +1,233 @@
+# cython: language_level=3
+"""Where the records of routed experts lie, and how they come from disk.
+
+Resident: every record has an address from the start (the file's mapping or image); its checksum is compared at its first use.
+Streamed: a slab of fixed slots, filled by reading threads. acquire() says which experts a layer needs, starts the missing reads at
+once and orders the experts, those present first; wait() is called before one is used. Placement changes speed, never results.
+
+Policies (who leaves): LRU, the slot used longest ago; LFU, the expert asked for least often, where a use counts less and less
+with the tokens that pass (docs/decisions.md holds the measured comparison).
+Refuses: to evict what the running layer needs; partial or damaged records.
+"""
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memset
+
+from colibri_edge._native cimport cl_crc32c, cl_huge_alloc, cl_huge_free
+
+POLICIES = {"lru": LRU, "lfu": LFU}
+cdef enum:
+    READERS = 4
+
+
+cdef class Store:
+    """Records of all routed stacks of a file.
+
+    tensors: the stacks (file.Tensor of kind "experts") in layer order. views: for resident records one buffer a stack.
+    slots: for streamed records, how many fit the budget, at least the largest top_k.
+    """
+
+    def __cinit__(self, path, list tensors, list views=None, int slots=0, str policy="lfu", bint direct=True):
+        cdef int32_t i, e, error = 0
+        cdef const uint8_t[::1] v
+        cdef uint32_t[::1] crc
+        cdef stack_records *s
+        import array
+
+        self.path = path
+        self.names = [t.name for t in tensors]
+        self.keep = []
+        self.n_stacks = len(tensors)
+        self.streamed = views is None
+        self.kind = POLICIES[policy]
+        self.weight = 1.0
+        self.growth = 1.02
+        self.stacks = <stack_records *>calloc(max(1, self.n_stacks), sizeof(stack_records))
+        if self.stacks == NULL:
+            raise MemoryError("no memory for the table of experts")
+        for i, t in enumerate(tensors):
+            s = &self.stacks[i]
+            s.count = t.count
+            s.stride = t.stride
+            s.offset = t.offset
+            s.at = <const uint8_t **>calloc(t.count, sizeof(uint8_t *))
+            s.slot = <int32_t *>calloc(t.count, sizeof(int32_t))
+            s.use = <double *>calloc(t.count, sizeof(double))
+            s.verified = <uint8_t *>calloc(t.count, 1)
+            if s.at == NULL or s.slot == NULL or s.use == NULL or s.verified == NULL:
+                raise MemoryError("no memory for the table of experts")
+            words = array.array("I", t.crc)
+            self.keep.append(words)
+            crc = words
+            s.crc = &crc[0]
+            for e in range(s.count):
+                s.slot[e] = -1
+            if not self.streamed:
+                self.keep.append(views[i])
+                v = views[i]
+                for e in range(s.count):
+                    s.at[e] = &v[0] + <size_t>e * s.stride
+            self.slot_bytes = max(self.slot_bytes, s.stride)
+        if not self.streamed:
+            return
+        self.n_slots = slots
+        self.slab_bytes = <int64_t>slots * self.slot_bytes
+        self.slab = cl_huge_alloc(self.slab_bytes)
+        self.slots = <slot_state *>calloc(max(1, slots), sizeof(slot_state))
+        if self.slab == NULL or self.slots == NULL:
+            raise MemoryError(f"no memory for {self.slab_bytes} bytes of expert slots; take a smaller ram")
+        for i in range(slots):
+            self.slots[i].stack = -1
+            self.slots[i].read.dst = self.slab + <size_t>i * self.slot_bytes
+        self.reader = cl_reader_open(str(path).encode(), READERS, direct, &error)
+        if self.reader == NULL:
+            raise OSError(error, "the model file cannot be read", str(path))
+
+    def __dealloc__(self):
+        cdef int32_t i
+        cl_reader_close(self.reader)
+        cl_huge_free(self.slab, self.slab_bytes)
+        free(self.slots)
+        if self.stacks != NULL:
+            for i in range(self.n_stacks):
+                free(self.stacks[i].at)
+                free(self.stacks[i].slot)
+                free(self.stacks[i].use)
+                free(self.stacks[i].verified)
+        free(self.stacks)
+
+    cdef int32_t acquire(self, int32_t stack, const int32_t *experts, int32_t n, int32_t *order) noexcept nogil:
+        """Begins to bring in experts[n] of a stack; order[n]: those present first. 0, or -3 (see error())."""
+        cdef stack_records *s = &self.stacks[stack]
+        cdef int32_t i, e, present = 0
+        self.clock += 1
+        if not self.streamed:
+            for i in range(n):
+                order[i] = i
+                if not s.verified[experts[i]] and self._check(s, stack, experts[i]):
+                    return -3
+            self.hits += n
+            return 0
+        for i in range(n):
+            e = experts[i]
+            s.use[e] += self.weight
+            if s.slot[e] >= 0:
+                self.slots[s.slot[e]].used = self.clock
+                order[present] = i
+                present += 1
+        self.hits += present
+        self.misses += n - present
+        for i in range(n):
+            if s.slot[experts[i]] < 0:
+                order[present] = i
+                present += 1
+                self._load(stack, experts[i])
+        return 0
+
+    cdef void _load(self, int32_t stack, int32_t expert) noexcept nogil:
+        """Gives an expert a slot and queues its read."""
+        cdef int32_t v = self._victim()
+        cdef slot_state *slot = &self.slots[v]
+        cdef stack_records *s
+        if slot.stack >= 0:
+            cl_reader_wait(self.reader, &slot.read)
+            s = &self.stacks[slot.stack]
+            s.at[slot.expert] = NULL
+            s.slot[slot.expert] = -1
+        s = &self.stacks[stack]
+        slot.stack = stack
+        slot.expert = expert
+        slot.used = self.clock
+        slot.read.offset = s.offset + <uint64_t>expert * s.stride
+        slot.read.bytes = s.stride
+        slot.read.crc = s.crc[expert]
+        slot.read.check = not s.verified[expert]
+        s.slot[expert] = v
+        s.at[expert] = slot.read.dst
+        cl_reader_submit(self.reader, &slot.read)
+
+    cdef int32_t _victim(self) noexcept nogil:
+        """The slot to give up: an empty one, else by policy; never one of the running acquire."""
+        cdef int32_t i, best = -1
+        cdef double value, least = 0
+        cdef slot_state *slot
+        for i in range(self.n_slots):
+            slot = &self.slots[i]
+            if slot.stack < 0:
+                return i
+            if slot.used == self.clock:
+                continue
+            value = <double>slot.used if self.kind == LRU else self.stacks[slot.stack].use[slot.expert]
+            if best < 0 or value < least:
+                best = i
+                least = value
+        return best
+
+    cdef int32_t _check(self, stack_records *s, int32_t stack, int32_t expert) noexcept nogil:
+        """The checksum of a resident record at its first use."""
+        if cl_crc32c(0, s.at[expert], s.stride) != s.crc[expert]:
+            self.failed_stack = stack
+            self.failed_expert = expert
+            self.failed_state = CL_READ_CRC
+            return -3
+        s.verified[expert] = 1
+        return 0
+
+    cdef int32_t wait(self, int32_t stack, int32_t expert) noexcept nogil:
+        """Returns when the record may be read: 0, or -3 (see error()). Any thread of the pass."""
+        cdef stack_records *s = &self.stacks[stack]
+        cdef int32_t state
+        if not self.streamed:
+            return 0
+        state = cl_reader_wait(self.reader, &self.slots[s.slot[expert]].read)
+        if state == CL_READ_DONE:
+            s.verified[expert] = 1
+            return 0
+        self.failed_stack = stack
+        self.failed_expert = expert
+        self.failed_state = state
+        self.failed_errno = self.slots[s.slot[expert]].read.error
+        return -3
+
+    cdef void age(self, int32_t tokens) noexcept nogil:
+        """Tokens have passed: uses from now on weigh more than those before."""
+        cdef int32_t i, e
+        for i in range(tokens):
+            self.weight *= self.growth
+        if self.weight > 1e200:
+            for i in range(self.n_stacks):
+                for e in range(self.stacks[i].count):
+                    self.stacks[i].use[e] /= self.weight
+            self.weight = 1.0
+
+    def error(self):
+        """The exception for the record that failed; its slot is emptied, so that a later pass reads it again."""
+        from colibri_edge.file import FileError
+        import os
+
+        cdef int32_t i
+        for i in range(self.n_slots):
+            if self.slots[i].stack >= 0 and cl_reader_wait(self.reader, &self.slots[i].read) != CL_READ_DONE:
+                self.stacks[self.slots[i].stack].slot[self.slots[i].expert] = -1
+                self.stacks[self.slots[i].stack].at[self.slots[i].expert] = NULL
+                self.slots[i].stack = -1
+        where = f"{self.path}: layer {self.names[self.failed_stack].split('.')[1]}, expert {self.failed_expert}"
+        if self.failed_state == CL_READ_CRC:
+            return FileError(f"{where} is damaged: its CRC-32C differs from the directory's; copy or convert the file again")
+        if self.failed_state == CL_READ_CUT:
+            return FileError(f"{where} lies behind the end of the file, which was cut while it was in use; copy it again")
+        return OSError(self.failed_errno, f"{where} cannot be read: {os.strerror(self.failed_errno)}; check the disk")
+
+    def stats(self) -> dict:
+        """Uses of routed experts: found in memory, read from disk; bytes read; seconds that threads waited; direct reads or not."""
+        cdef cl_reader_stats s
+        memset(&s, 0, sizeof(s))
+        if self.reader != NULL:
+            cl_reader_get_stats(self.reader, &s)
+        return {"expert_hits": self.hits, "expert_misses": self.misses, "bytes_read": s.bytes, "wait_s": s.wait_ns * 1e-9,
+                "direct": bool(s.direct), "slots": self.n_slots}
+
+    def inject(self, int fault, int nth) -> None:
+        """For tests: the n-th read from now on suffers a fault (colibri/reader.h)."""
+        if self.reader != NULL:
+            cl_reader_inject(self.reader, fault, nth)

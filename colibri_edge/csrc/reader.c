@@ -1,0 +1,158 @@
+/* The reading threads: a queue, whole records, checksums on request. Refuses: allocation per read, partial results. */
+#include "colibri/reader.h"
+#include "file_io.h"
+#include "os.h"
+
+#include <stdatomic.h>
+
+enum { MAX_READERS = 16, QUEUE = 4096, SPINS = 2000 };
+
+struct cl_reader {
+    cl_mutex lock;
+    cl_cond work, done;
+    cl_read *queue[QUEUE];
+    uint32_t head, tail;
+    int32_t threads, stop;
+    cl_thread handles[MAX_READERS];
+    cl_file *file;
+    atomic_int direct, fault, fault_in;
+    atomic_ullong bytes, reads;
+    atomic_llong wait_ns;
+};
+
+/* the fault that this read shall suffer */
+static int32_t next_fault(cl_reader *r) {
+    if (atomic_load(&r->fault) == CL_FAULT_NONE || atomic_fetch_sub(&r->fault_in, 1) != 0) return CL_FAULT_NONE;
+    return atomic_exchange(&r->fault, CL_FAULT_NONE);
+}
+
+static int32_t read_record(cl_reader *r, cl_read *q) {
+    size_t done = 0;
+    int32_t fault = next_fault(r), direct = atomic_load(&r->direct);
+    if (fault == CL_FAULT_EIO) { q->error = 5; return CL_READ_EIO; }
+    if (fault == CL_FAULT_CUT) return CL_READ_CUT;
+    while (done < q->bytes) {
+        size_t want = q->bytes - done;
+        if (fault == CL_FAULT_SHORT && want > CL_READ_ALIGN) want = CL_READ_ALIGN;
+        int32_t error = 0;
+        int64_t n = fault == CL_FAULT_EINVAL && direct ? -1 : cl_file_read(r->file, direct, q->dst + done, want, q->offset + done, &error);
+        if (n < 0 && direct) { /* this file system takes no direct reads, or not this one: buffered from here on */
+            direct = 0;
+            atomic_store(&r->direct, 0);
+            continue;
+        }
+        if (n < 0) { q->error = error; return CL_READ_EIO; }
+        if (n == 0) return CL_READ_CUT;
+        done += (size_t)n;
+        if (direct && done < q->bytes && done % CL_READ_ALIGN) direct = 0; /* an unaligned rest cannot be read directly */
+    }
+    if (!direct) cl_file_drop(r->file, q->offset, q->bytes);
+    if (fault == CL_FAULT_FLIP) q->dst[q->bytes / 2] ^= 1;
+    if (q->check && cl_crc32c(0, q->dst, q->bytes) != q->crc) return CL_READ_CRC;
+    atomic_fetch_add(&r->bytes, q->bytes);
+    atomic_fetch_add(&r->reads, 1);
+    return CL_READ_DONE;
+}
+
+static atomic_int *state_of(const cl_read *q) { return (atomic_int *)(uintptr_t)&q->state; }
+
+static void reader_main(void *arg) {
+    cl_reader *r = (cl_reader *)arg;
+    for (;;) {
+        cl_mutex_lock(&r->lock);
+        while (r->head == r->tail && !r->stop) cl_cond_wait(&r->work, &r->lock);
+        if (r->head == r->tail) {
+            cl_mutex_unlock(&r->lock);
+            return;
+        }
+        cl_read *q = r->queue[r->head++ % QUEUE];
+        cl_mutex_unlock(&r->lock);
+        int32_t state = read_record(r, q);
+        cl_mutex_lock(&r->lock);
+        atomic_store_explicit(state_of(q), state, memory_order_release);
+        cl_cond_broadcast(&r->done);
+        cl_mutex_unlock(&r->lock);
+    }
+}
+
+cl_reader *cl_reader_open(const char *path, int32_t threads, int32_t direct, int32_t *error) {
+    cl_reader *r = (cl_reader *)cl_aligned_alloc(64, sizeof *r);
+    if (!r) return NULL;
+    r->file = cl_file_open(path, direct, error);
+    if (!r->file) {
+        cl_aligned_free(r);
+        return NULL;
+    }
+    atomic_store(&r->direct, direct && cl_file_is_direct(r->file));
+    cl_mutex_init(&r->lock);
+    cl_cond_init(&r->work);
+    cl_cond_init(&r->done);
+    threads = CL_MAX(1, CL_MIN(threads, (int32_t)MAX_READERS));
+    for (r->threads = 0; r->threads < threads; r->threads++)
+        if (cl_thread_start(&r->handles[r->threads], reader_main, r)) break;
+    if (!r->threads) {
+        cl_reader_close(r);
+        return NULL;
+    }
+    return r;
+}
+
+void cl_reader_close(cl_reader *r) {
+    if (!r) return;
+    cl_mutex_lock(&r->lock);
+    r->stop = 1;
+    cl_cond_broadcast(&r->work);
+    cl_mutex_unlock(&r->lock);
+    for (int32_t i = 0; i < r->threads; i++) cl_thread_join(&r->handles[i]);
+    cl_cond_destroy(&r->work);
+    cl_cond_destroy(&r->done);
+    cl_mutex_destroy(&r->lock);
+    cl_file_close(r->file);
+    cl_aligned_free(r);
+}
+
+void cl_reader_submit(cl_reader *r, cl_read *q) {
+    atomic_store_explicit(state_of(q), CL_READ_QUEUED, memory_order_release);
+    for (;;) {
+        cl_mutex_lock(&r->lock);
+        if (r->tail - r->head < QUEUE) {
+            r->queue[r->tail++ % QUEUE] = q;
+            cl_cond_broadcast(&r->work);
+            cl_mutex_unlock(&r->lock);
+            return;
+        }
+        cl_mutex_unlock(&r->lock);
+        cl_thread_yield(); /* thousands of reads ahead of the disk */
+    }
+}
+
+int32_t cl_reader_state(const cl_read *q) { return atomic_load_explicit(state_of(q), memory_order_acquire); }
+
+int32_t cl_reader_wait(cl_reader *r, cl_read *q) {
+    int32_t s = cl_reader_state(q);
+    if (s != CL_READ_QUEUED) return s;
+    int64_t start = cl_now_ns();
+    for (int32_t i = 0; i < SPINS && s == CL_READ_QUEUED; i++) {
+        cl_cpu_relax();
+        s = cl_reader_state(q);
+    }
+    if (s == CL_READ_QUEUED) {
+        cl_mutex_lock(&r->lock);
+        while ((s = cl_reader_state(q)) == CL_READ_QUEUED) cl_cond_wait(&r->done, &r->lock);
+        cl_mutex_unlock(&r->lock);
+    }
+    atomic_fetch_add(&r->wait_ns, cl_now_ns() - start);
+    return s;
+}
+
+void cl_reader_get_stats(cl_reader *r, cl_reader_stats *s) {
+    s->bytes = atomic_load(&r->bytes);
+    s->reads = atomic_load(&r->reads);
+    s->wait_ns = atomic_load(&r->wait_ns);
+    s->direct = atomic_load(&r->direct);
+}
+
+void cl_reader_inject(cl_reader *r, int32_t fault, int32_t nth) {
+    atomic_store(&r->fault_in, nth);
+    atomic_store(&r->fault, fault);
+}
