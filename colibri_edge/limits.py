@@ -5,6 +5,7 @@ Owns: reading /proc/self/cgroup and the control files. Refuses: guessing where t
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 _ROOT = Path("/sys/fs/cgroup")
@@ -68,6 +69,29 @@ def memory_limit_bytes(root: Path = _ROOT, proc: Path = Path("/proc/self/cgroup"
         if text.isdigit() and int(text) < 1 << 60:
             found.append(int(text))
     return min(found, default=None)
+
+
+def available_bytes(root: Path = _ROOT, proc: Path = Path("/proc/self/cgroup"), meminfo: Path = Path("/proc/meminfo")) -> int | None:
+    """Memory this process can still take without swapping or being killed: the least of the system's available memory and, for its
+    cgroup and each parent, limit minus use plus what the kernel can reclaim of it (inactive page cache). None where nobody tells."""
+    found = []
+    for line in (_read(meminfo) or "").splitlines():
+        if line.startswith("MemAvailable:"):
+            found.append(int(line.split()[1]) * 1024)
+    for version, folder in _folders("memory", root, proc):
+        limit = _read(folder / ("memory.max" if version == 2 else "memory.limit_in_bytes")) or ""
+        used = _read(folder / ("memory.current" if version == 2 else "memory.usage_in_bytes")) or ""
+        if not limit.isdigit() or not used.isdigit() or int(limit) >= 1 << 60:
+            continue
+        cache = re.search(r"^(?:total_)?inactive_file (\d+)$", _read(folder / "memory.stat") or "", re.M)
+        found.append(max(0, int(limit) - int(used) + (int(cache[1]) if cache else 0)))
+    return min(found, default=None)
+
+
+def rss_bytes() -> int | None:
+    """Memory that this process holds now, in bytes; None where the system does not tell."""
+    fields = (_read(Path("/proc/self/statm")) or "").split()
+    return int(fields[1]) * os.sysconf("SC_PAGE_SIZE") if len(fields) > 1 else None
 
 
 def parse_bytes(text: str | int) -> int:

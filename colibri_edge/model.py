@@ -12,12 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from colibri_edge import limits
+from colibri_edge import budget, limits
 from colibri_edge.engine import Program, Session
 from colibri_edge.file import ColibriFile
 
 DEFAULT_CONTEXT = 4096
-BASE_BYTES = 48 << 20   # Python, numpy, the tokenizer's regular expressions; measured, see docs/decisions.md
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,13 +106,14 @@ class Model:
         threads: default, the physical cores that this process may use. ram: ceiling in bytes or such as "2GiB"; a model that does
         not fit is refused before anything is loaded. ctx: positions, default the smaller of 4,096 and the model's own.
         kv: "f32", "f16", or "auto": float32 for float weights, float16 for quantised ones. chunk: tokens of one prefill pass.
-        weights: "map" (instant start), "ram" (copied into huge pages first) or "auto" (map).
+        weights: "map" (instant start), "ram" (copied into huge pages first) or "auto": mapped where all of it fits the ceiling, else
+        the routed experts are streamed from disk. Without ram= the ceiling is the memory that is free, cgroup limits included.
         Raises FileError, FileNotFoundError or ValueError, each with what to do.
         """
         from colibri_edge.convert.cache import resolve
 
         file = ColibriFile(resolve(str(path), progress=progress) if progress else resolve(str(path)))
-        program = Program(file, "map" if weights == "auto" else weights)
+        program = Program(file, "ram" if weights == "ram" else "map")
         if threads is not None and threads < 1:
             raise ValueError(f"threads is {threads}, wanted at least 1")
         if chunk < 1:
@@ -125,10 +125,16 @@ class Model:
             kv = default_kv(program)
         elif kv not in ("f32", "f16"):
             raise ValueError(f"kv is {kv!r}, wanted 'auto', 'f32' or 'f16'")
-        if ram is not None:
-            _check_budget(file, program, ctx, kv, limits.parse_bytes(ram))
+        if weights not in ("auto", "map", "ram"):
+            raise ValueError(f"weights is {weights!r}, wanted 'auto', 'map' or 'ram'")
+        threads = threads or limits.default_threads()
+        ceiling = limits.parse_bytes(ram) if ram is not None else limits.available_bytes()
+        if ceiling is not None and weights == "auto":
+            placed = budget.place(file, program, ctx=ctx, kv=kv, chunk=chunk, threads=threads, ram=ceiling)
+            if placed.weights == "stream":
+                program = Program(file, "stream", placed.slots)
         program.verify_resident()
-        session = Session(program, ctx, threads or limits.default_threads(), kv, chunk)
+        session = Session(program, ctx, threads, kv, chunk)
         return cls(file, program, session)
 
     @property
@@ -159,6 +165,10 @@ class Model:
             self.session.all_logits(ids, out)
         self._fed = ids.tolist()
         return out
+
+    def stats(self) -> dict:
+        """Uses of routed experts found in memory and read from disk, bytes read, seconds that threads waited (core/store)."""
+        return self.program.store.stats()
 
     def reset(self) -> None:
         """Forgets the sequence."""
@@ -231,17 +241,3 @@ class Model:
 def default_kv(program: Program) -> str:
     """Type of the KV cache for "auto": float32 for float weights, float16 for quantised ones."""
     return "f32" if program.float_weights else "f16"
-
-
-def memory_need(file: ColibriFile, program: Program, ctx: int, kv: str) -> dict[str, int]:
-    """Bytes that a session needs, by use."""
-    return {"weights": file.size, "KV cache": Session.kv_bytes_for(program, ctx, kv), "buffers and Python": BASE_BYTES}
-
-
-def _check_budget(file: ColibriFile, program: Program, ctx: int, kv: str, ram: int) -> None:
-    """Refuses, with a table, a model that does not fit a ceiling of `ram` bytes."""
-    need = memory_need(file, program, ctx, kv)
-    total = sum(need.values())
-    if total > ram:
-        rows = "\n".join(f"  {name:20} {n / 2**20:10.1f} MiB" for name, n in [*need.items(), ("sum", total), ("ceiling", ram)])
-        raise ValueError(f"the model does not fit ram={ram}:\n{rows}\ntake a smaller context or quantisation, or more memory")

@@ -1,4 +1,5 @@
 """The exactness contract: the same bits for any threads, chunks, instruction set, and for warm and cold starts. FAULT 17."""
+import hashlib
 import json
 import os
 import subprocess
@@ -9,6 +10,8 @@ import numpy as np
 import pytest
 
 from colibri_edge import available_isas
+from colibri_edge.engine import Program, Session
+from colibri_edge.file import ColibriFile
 from colibri_edge.model import Model
 from colibri_edge.topology import FORMATS
 
@@ -73,3 +76,24 @@ def test_rewind_gives_the_same_bits(model):
     m.session.rewind(30)
     m.session.feed(ids[30:50])
     assert np.array_equal(m.session.logits_view(), first)
+
+
+@pytest.mark.parametrize("policy", ["lfu", "lru"])
+@pytest.mark.parametrize("slots", [3, 5, 13, 24])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_streamed_experts_give_the_same_bits(model, slots, policy, threads):
+    """Placement changes speed, never results: any number of slots from top_k on, any policy, direct reads or buffered ones."""
+    fmt, path = model
+    program = Program(ColibriFile(path), "stream", slots, policy, direct=slots != 5)
+    session = Session(program, 100, threads, "f16", 32)
+    ids = golden.prompt()
+    out = np.empty((len(ids), program.vocab), np.float32)
+    session.all_logits(ids, out)
+    assert hashlib.sha256(out.tobytes()).hexdigest() == WANT[f"{fmt}/f16"]
+    stats = program.store.stats()
+    assert stats["expert_misses"] > 0 and stats["bytes_read"] > 0
+
+
+def test_weights_in_ram_give_the_same_bits(model):
+    fmt, path = model
+    assert golden.logits_hash(path, kv="f16", weights="ram") == WANT[f"{fmt}/f16"]

@@ -31,10 +31,11 @@ def main(args) -> int:
 
 def describe(model: str) -> dict:
     """The facts of a model, as plain values. Raises FileError, ConvertError or OSError."""
+    from colibri_edge.budget import need
     from colibri_edge.convert.cache import resolve
     from colibri_edge.engine import Program
     from colibri_edge.file import ColibriFile
-    from colibri_edge.model import default_kv, memory_need
+    from colibri_edge.model import default_kv
 
     file = ColibriFile(resolve(model))
     program = Program(file)
@@ -52,7 +53,7 @@ def describe(model: str) -> dict:
         "formats": {f: {"matrices": n, "weights": w, "bytes": b} for f, (n, w, b) in formats.items()},
         "tokenizer": _tokenizer(file), "chat_template": bool(file.meta.get("chat_template")),
         "generation": file.meta.get("generation", {}), "source": file.meta.get("source", {}),
-        "memory": [{"context": c, "kv": kv, **memory_need(file, program, c, kv)} for c in contexts],
+        "memory": [{"context": c, "kv": kv, **need(file, program, c, kv)} for c in contexts],
     }
 
 

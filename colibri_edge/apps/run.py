@@ -231,10 +231,10 @@ class _Clock:
 
 
 def facts(model, answer, load_s: float, interrupted: bool) -> dict:
-    """The object of --json. A use of a routed expert is a hit when no read was needed; mapped experts need none."""
+    """The object of --json. expert_hits and expert_misses count uses of routed experts per pass: found in memory, or read."""
     from colibri_edge import isa, limits
 
-    uses = sum(layer["ffn"].get("top_k", 0) for layer in model.file.topology["layers"])
+    stats = model.stats()
     return {
         "text": answer.text, "tokens": answer.tokens, "prompt_tokens": answer.prompt_tokens,
         "completion_tokens": answer.completion_tokens,
@@ -242,6 +242,6 @@ def facts(model, answer, load_s: float, interrupted: bool) -> dict:
         "load_s": round(load_s, 6), "ttft_s": round(answer.ttft_s, 6),
         "prefill_tok_s": round(answer.prefill_tok_s, 3), "decode_tok_s": round(answer.decode_tok_s, 3),
         "peak_rss_bytes": limits.peak_rss_bytes(),
-        "expert_hits": model.session.pos * uses, "expert_misses": 0, "bytes_read": 0,
+        "expert_hits": stats["expert_hits"], "expert_misses": stats["expert_misses"], "bytes_read": stats["bytes_read"],
         "threads": model.session.threads, "isa": isa(),
     }
