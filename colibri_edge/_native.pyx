@@ -8,7 +8,7 @@ include "config.pxi"
 import os
 
 from libc.string cimport memset
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, uint8_t, uint32_t
 
 
 def _choose():

@@ -498,7 +498,7 @@ cdef int32_t block_forward(block *b, const float *x, float *out, int32_t batch) 
 
 # ---- Python ----
 
-import colibri_edge.core.blas  # noqa: F401  (says where the BLAS lies)
+import colibri_edge.core.blas  # no-cython-lint (imported for its effect: it says where the BLAS lies)
 
 
 class BlockError(RuntimeError):

@@ -61,8 +61,8 @@ def read_block(path) -> Block:
     gated = bool(flags & 2)
     want = 4 * (hidden * experts + experts * (3 if gated else 2) * hidden * inter)
     if version != 1 or not flags & 1 or zero or flags >> 5 or flags >> 2 & 3 == 3 or payload != want or size != want + HEADER.size:
-        raise ValueError(f"{path}: not a whole version 1 file: version {version}, flags {flags:#x}, payload {payload}, wanted {want}, "
-                         f"file {size} bytes")
+        raise ValueError(f"{path}: not a whole version 1 file: version {version}, flags {flags:#x}, payload "
+                         f"{payload}, wanted {want}, file {size} bytes")
     raw = np.memmap(path, np.float32, "r", HEADER.size, (want // 4,))
     side = hidden * inter
     each = raw[hidden * experts:].reshape(experts, -1)
@@ -85,7 +85,8 @@ class _Source:
 def _from_arrays(d: Mapping) -> _Source:
     w1, w2, w3 = d["w1"], d["w2"], d.get("w3")
     if len(w2) != len(w1) or (w3 is not None and len(w3) != len(w1)):
-        raise ValueError(f"w1 has {len(w1)} experts, w2 {len(w2)}, w3 {len(w3) if w3 is not None else 'none'}: want the same number")
+        raise ValueError(f"w1 has {len(w1)} experts, w2 {len(w2)}, w3 {len(w3) if w3 is not None else 'none'}: want "
+                         f"the same number")
     return _Source(_array(d["router"]), len(w1), lambda e: (
         _array(w1[e]), None if w3 is None else _array(w3[e]), _array(w2[e])), w3 is not None)
 
@@ -99,8 +100,8 @@ def _from_tensors(tensors: Mapping, shared: str) -> _Source:
     left = dict(tensors)
     dropped = [n for n in left if n.startswith(("shared_expert.", "shared_experts.", "shared_expert_gate."))]
     if dropped and shared != "leave_out":
-        raise ValueError(f"the block has a shared expert ({dropped[0]}), which version 1 cannot hold; shared='leave_out' exports the "
-                         "routed experts alone")
+        raise ValueError(f"the block has a shared expert ({dropped[0]}), which version 1 cannot hold; "
+                         "shared='leave_out' exports the routed experts alone")
     for n in dropped:
         del left[n]
     gate = left.pop("gate.weight", None)
@@ -112,7 +113,8 @@ def _from_tensors(tensors: Mapping, shared: str) -> _Source:
     else:
         source = _separate(_array(gate).T, left)
     if left:
-        raise ValueError(f"tensors that version 1 has no place for: {sorted(left)[:6]}; a bias or another layout is not dropped silently")
+        raise ValueError(f"tensors that version 1 has no place for: {sorted(left)[:6]}; a bias or another layout is "
+                         "not dropped silently")
     return source
 
 
@@ -139,7 +141,8 @@ def _separate(router: np.ndarray, left: dict) -> _Source:
             found.setdefault(int(m[1]), {})[_ROLE[m[2]]] = name
     ids = sorted(found)
     if ids != list(range(len(ids))) or not ids:
-        raise ValueError(f"expert ids are {ids[:12]}{'...' if len(ids) > 12 else ''}: want 0 to {router.shape[1] - 1} without a gap")
+        raise ValueError(f"expert ids are {ids[:12]}{'...' if len(ids) > 12 else ''}: want 0 to {router.shape[1] - 1} "
+                         f"without a gap")
     roles = set(found[0])
     for i in ids:
         if set(found[i]) != roles or not {"w1", "w2"} <= roles:
@@ -187,7 +190,8 @@ def _checked(source: _Source) -> Iterator[tuple[np.ndarray, ...]]:
         shapes = tuple(m.shape for m in (w1, w3, w2) if m is not None)
         first = first or shapes
         if shapes != first:
-            raise ValueError(f"expert {e} has shapes {shapes}, expert 0 {first}: non-uniform experts are refused, because the pool and "
+            raise ValueError(f"expert {e} has shapes {shapes}, expert 0 {first}: non-uniform experts are refused, "
+                             f"because the pool and "
                              "the dispatch of a block are sized for one shape")
         if w1.shape[0] != hidden or w2.shape != w1.shape[::-1] or (w3 is not None and w3.shape != w1.shape):
             raise ValueError(f"expert {e}: shapes {shapes} do not fit hidden size {hidden}: want w1 and w3 [hidden, inter], w2 "
@@ -235,7 +239,8 @@ def export_block(source, path, *, top_k: int | None = None, activation: str | No
     if activation not in ACTIVATIONS:
         raise ValueError(f"activation {activation!r}: version 1 knows {', '.join(ACTIVATIONS)}")
     if src.router.ndim != 2 or src.router.shape[1] != src.count or not 1 <= top_k <= src.count <= 65535:
-        raise ValueError(f"router {src.router.shape}, {src.count} experts, top_k {top_k}: want router [hidden, experts] and 1 <= top_k <= "
+        raise ValueError(f"router {src.router.shape}, {src.count} experts, top_k {top_k}: want router [hidden, "
+                         f"experts] and 1 <= top_k <= "
                          "experts <= 65535")
     _write(src, os.fspath(path), top_k, activation, renormalise, MAGIC_ASCII if ascii_magic else MAGIC)
 

@@ -22,7 +22,7 @@ from colibri_edge.core.store cimport (
     CL_READ_DONE, Store, cl_read, cl_reader, cl_reader_close, cl_reader_open, cl_reader_submit, cl_reader_wait,
 )
 from colibri_edge.core.runtime cimport (
-    ST_ATTN, ST_ATTN_PROJ, ST_DISK, ST_EMBED, ST_HEAD, ST_NORM, ST_OTHER, activations, cl_now_ns, enter, imax, imin, matrix, pad,
+    ST_ATTN, ST_ATTN_PROJ, ST_EMBED, ST_HEAD, ST_NORM, ST_OTHER, activations, cl_now_ns, enter, imax, imin, matrix, pad,
     round_up, runtime,
 )
 

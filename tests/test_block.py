@@ -205,7 +205,8 @@ def test_damaged_headers_are_refused(write, at, data, text):
 def test_cut_extended_and_absent_files(write, tmp_path):
     path = write(make(17))
     raw = path.read_bytes()
-    for data, text in ((raw[:20], "shorter than a header"), (raw[:-4], "it is cut or damaged"), (raw + b"0000", "it is cut or damaged")):
+    for data, text in ((raw[:20], "shorter than a header"), (raw[:-4], "it is cut or damaged"),
+                       (raw + b"0000", "it is cut or damaged")):
         path.write_bytes(data)
         with pytest.raises(RuntimeError, match=text):
             MoEBlock(path)
@@ -220,7 +221,8 @@ def test_cut_extended_and_absent_files(write, tmp_path):
 def test_header_is_exact(write):
     d = make(19, 8, 16, 3)
     raw = write(d, top_k=1, activation="gelu_tanh", renormalise=True).read_bytes()
-    assert raw[:32] == bytes.fromhex("C04C314252310000") + struct.pack("<BBHHHIIQ", 1, 1 | 2 | 1 << 2 | 1 << 4, 3, 1, 0, 8, 16, len(raw) - 32)
+    assert raw[:32] == bytes.fromhex("C04C314252310000") + struct.pack("<BBHHHIIQ", 1, 1 | 2 | 1 << 2 | 1 << 4, 3, 1, 0,
+                                      8, 16, len(raw) - 32)
     assert raw[32:32 + 4 * 24] == d["router"].tobytes()
     first = b"".join(m.tobytes() for m in (d["w1"][0], d["w3"][0], d["w2"][0]))
     assert raw[32 + 96:32 + 96 + len(first)] == first
@@ -243,14 +245,17 @@ def test_every_expert_is_at_its_place(write):
 def test_export_refuses_what_it_would_lose(tmp_path):
     d = make(21, 8, 16, 4)
     path = tmp_path / "x.colibri"
-    uneven = {**d, "w1": [*d["w1"][:3], d["w1"][3][:, :8]], "w2": [*d["w2"][:3], d["w2"][3][:8]], "w3": [*d["w3"][:3], d["w3"][3][:, :8]]}
+    uneven = {**d, "w1": [*d["w1"][:3], d["w1"][3][:, :8]], "w2": [*d["w2"][:3], d["w2"][3][:8]],
+              "w3": [*d["w3"][:3], d["w3"][3][:, :8]]}
     with pytest.raises(ValueError, match="expert 3 has shapes .* non-uniform experts are refused"):
         export_block(uneven, path, top_k=2, activation="silu")
     names = {"gate.weight": d["router"].T, "experts.0.w1.weight": d["w1"][0].T, "experts.0.w2.weight": d["w2"][0].T}
     with pytest.raises(ValueError, match="expert ids are .0, 2."):
-        export_block({**names, "experts.2.w1.weight": d["w1"][0].T, "experts.2.w2.weight": d["w2"][0].T}, path, top_k=1, activation="relu")
+        export_block({**names, "experts.2.w1.weight": d["w1"][0].T, "experts.2.w2.weight": d["w2"][0].T}, path, top_k=1,
+                     activation="relu")
     with pytest.raises(ValueError, match="no place for: .'experts.0.w1.bias'"):
-        export_block({"gate.weight": d["router"].T[:1], **dict(list(names.items())[1:]), "experts.0.w1.bias": d["w1"][0][0]}, path, top_k=1,
+        export_block({"gate.weight": d["router"].T[:1], **dict(list(names.items())[1:]),
+                      "experts.0.w1.bias": d["w1"][0][0]}, path, top_k=1,
                      activation="relu")
     with pytest.raises(ValueError, match="they have to be given"):
         export_block(d, path, top_k=2)
@@ -263,8 +268,10 @@ def test_export_refuses_what_it_would_lose(tmp_path):
 
 TORCH = {
     "mixtral": ("MixtralConfig", "MixtralSparseMoeBlock", {"intermediate_size": 48, "num_local_experts": 12}),
-    "qwen2_moe": ("Qwen2MoeConfig", "Qwen2MoeSparseMoeBlock", {"moe_intermediate_size": 48, "num_experts": 12, "shared_expert_intermediate_size": 16}),
-    "qwen3_moe": ("Qwen3MoeConfig", "Qwen3MoeSparseMoeBlock", {"moe_intermediate_size": 48, "num_experts": 12, "norm_topk_prob": True}),
+    "qwen2_moe": ("Qwen2MoeConfig", "Qwen2MoeSparseMoeBlock", {"moe_intermediate_size": 48, "num_experts": 12,
+                  "shared_expert_intermediate_size": 16}),
+    "qwen3_moe": ("Qwen3MoeConfig", "Qwen3MoeSparseMoeBlock",
+                  {"moe_intermediate_size": 48, "num_experts": 12, "norm_topk_prob": True}),
     "olmoe": ("OlmoeConfig", "OlmoeSparseMoeBlock", {"intermediate_size": 48, "num_experts": 12, "norm_topk_prob": False}),
 }
 
@@ -344,7 +351,8 @@ def test_missing_blas_is_named(write):
     n = min(64, MAX_BATCH)
     code = f"from colibri_edge import MoEBlock; MoEBlock({str(path)!r}, max_batch={n}, _blas_from=1)"
     for value, text in (("", "no BLAS for float32 experts"), ("/none.so", "cannot load the BLAS /none.so")):
-        p = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "COLIBRI_EDGE_BLAS": value})
+        p = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
+                           env={**os.environ, "COLIBRI_EDGE_BLAS": value})
         assert p.returncode and text in p.stderr and "scipy-openblas32" in p.stderr
 
 
@@ -388,6 +396,7 @@ def test_pool_follows_the_formula(write):
     info = block.info()
     sizes = dict((name, size) for name, _, size in info["pool"])
     pairs = n * 2
-    assert sizes["scores"] == n * 16 * 4 and sizes["h: act(x W1)"] == pairs * 112 * 4 and sizes["y: expert outputs"] == pairs * 80 * 4
+    assert sizes["scores"] == n * 16 * 4 and sizes["h: act(x W1)"] == pairs * 112 * 4
+    assert sizes["y: expert outputs"] == pairs * 80 * 4
     assert info["pool_bytes"] == sum(-(-s // line) * line for s in sizes.values())
     assert all(offset % line == 0 for _, offset, _ in info["pool"])

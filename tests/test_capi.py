@@ -53,8 +53,8 @@ def build(flags, source, out, *extra, compiler=CC, language="c"):
         path = out.with_suffix(".c")
         path.write_text(source)
         source = path
-    subprocess.run([compiler, "-Wall", "-Wextra", "-Werror", *std, *extra, str(source), *(["-x", "none"] if language != "c" else []),
-                    *flags, "-o", str(out)], check=True)
+    libraries = [*(["-x", "none"] if language != "c" else []), *flags]
+    subprocess.run([compiler, "-Wall", "-Wextra", "-Werror", *std, *extra, str(source), *libraries, "-o", str(out)], check=True)
     return out
 
 
@@ -69,8 +69,8 @@ def test_header_compiles_alone(compiler, args, tmp_path):
     if not compiler:
         pytest.skip("no C++ compiler")
     (tmp_path / "h.c").write_text('#include <colibri.h>\n')
-    subprocess.run([compiler, *args, "-Wall", "-Wextra", "-pedantic-errors", "-Werror", *config("--cflags"), "-c", "h.c", "-o", "h.o"],
-                   cwd=tmp_path, check=True)
+    strict = ["-Wall", "-Wextra", "-pedantic-errors", "-Werror"]
+    subprocess.run([compiler, *args, *strict, *config("--cflags"), "-c", "h.c", "-o", "h.o"], cwd=tmp_path, check=True)
 
 
 def test_config_prints_one_line():
@@ -123,7 +123,8 @@ int main(int argc, char **argv) {
     if (!m) { printf("%s\n", colibri_last_error()); return 1; }
     if (colibri_hidden_size(m) != 64 || colibri_hidden_size(NULL) != -1) failures++;
     want(colibri_forward(m, NULL, NULL, 0), 0, "");
-    want(colibri_forward(m, in, out, max_batch + 1), -1, max_batch == 2 ? "batch 3; this model was opened for 0 to 2" : "batch 2; this model was opened for 0 to 1");
+    want(colibri_forward(m, in, out, max_batch + 1), -1,
+         max_batch == 2 ? "batch 3; this model was opened for 0 to 2" : "batch 2; this model was opened for 0 to 1");
     want(colibri_forward(m, in, out, -1), -1, "batch -1; this model was opened for 0 to");
     want(colibri_forward(m, NULL, out, 1), -1, "batch 1 with a NULL input");
     want(colibri_forward(m, in, NULL, 1), -1, "batch 1 with a NULL output");
@@ -155,8 +156,8 @@ def odd_names(folder):
     (folder / "model").write_text("not a model at all, and longer than thirty-two bytes")
     (folder / "Größe 模型").mkdir(exist_ok=True)
     shutil.copy(folder / "block.colibri", folder / "Größe 模型" / "bloß.colibri")
-    return [folder / "block.colibri", folder / "bad.colibri", folder / "model", str(folder / "Größe 模型" / "bloß.colibri").replace("/", "\\"),
-            "1" if MAX_BATCH == 1 else "2"]
+    return [folder / "block.colibri", folder / "bad.colibri", folder / "model",
+            str(folder / "Größe 模型" / "bloß.colibri").replace("/", "\\"), "1" if MAX_BATCH == 1 else "2"]
 
 
 def test_every_error_code_with_its_message(flags, odd_names, tmp_path):
@@ -167,7 +168,8 @@ def test_a_library_without_python_says_so(flags, tmp_path):
     """libcolibri alone in a folder: no environment, no package."""
     lib = next(Path(f[2:]) for f in flags if f.startswith("-L"))
     shutil.copy(lib / "libcolibri.so", tmp_path / "libcolibri.so")
-    source = '#include <colibri.h>\n#include <stdio.h>\nint main(void) { if (colibri_init_model("x", 1)) return 1; puts(colibri_last_error()); return 0; }'
+    source = ('#include <colibri.h>\n#include <stdio.h>\n'
+              'int main(void) { if (colibri_init_model("x", 1)) return 1; puts(colibri_last_error()); return 0; }')
     exe = build([flags[0], f"-L{tmp_path}", "-lcolibri", f"-Wl,-rpath,{tmp_path}"], source, tmp_path / "alone")
     text = run(exe, env={k: v for k, v in os.environ.items() if not k.startswith("PYTHON")})
     assert "no shared library of Python" in text or "cannot import colibri_edge.capi._capi" in text
@@ -234,7 +236,8 @@ int main(int argc, char **argv) {
     pthread_barrier_init(&gate, NULL, 2);
     for (size_t i = 0; i < 2; i++) pthread_create(&t[i], NULL, worker, (void *)i);
     for (size_t i = 0; i < 2; i++) pthread_join(t[i], NULL);
-    printf("%ld calls, %s\n", (long)calls, memcmp(result[0], result[1], sizeof(float) * HIDDEN * (size_t)batch) ? "different" : "equal");
+    size_t size = sizeof(float) * HIDDEN * (size_t)batch;
+    printf("%ld calls, %s\n", (long)calls, memcmp(result[0], result[1], size) ? "different" : "equal");
     return 0;
 }
 """
@@ -308,8 +311,8 @@ def test_valgrind_finds_nothing_of_ours(flags, folder, tmp_path):
     exe = build(flags, EXAMPLES / "moe_block.c", tmp_path / "example", "-g")
     batch = min(2, MAX_BATCH)
     p = subprocess.run(["valgrind", "--leak-check=full", "--show-leak-kinds=definite,possible", "--num-callers=30", str(exe),
-                        str(folder / "block.colibri"), str(batch), str(tmp_path / "o")], capture_output=True, text=True, timeout=300,
-                       env={**os.environ, "PYTHONMALLOC": "malloc", "COLIBRI_EDGE_ISA": "scalar"})
+                        str(folder / "block.colibri"), str(batch), str(tmp_path / "o")], capture_output=True, text=True,
+                       timeout=300, env={**os.environ, "PYTHONMALLOC": "malloc", "COLIBRI_EDGE_ISA": "scalar"})
     assert p.returncode == 0, p.stderr[-2000:]
     ours, kind = [], ""
     for line in p.stderr.splitlines():

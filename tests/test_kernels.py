@@ -1,4 +1,4 @@
-"""Kernels: the check program (every instruction set against scalar), formats against the Python table, checksums, exp and sincos."""
+"""Kernels: the check program (every instruction set against scalar), formats against the Python table, checksums, exp, sincos."""
 import os
 import shutil
 import subprocess

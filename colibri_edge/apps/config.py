@@ -1,7 +1,7 @@
 """`colibri-edge config`: facts of this installation for build scripts.
 
-Owns: compiler and linker flags for programs that use include/colibri.h, and embed.cfg, by which libcolibri finds this Python when it does
-not lie in the environment it belongs to (a development install). Refuses: flags that would not work, with the reason.
+Owns: compiler and linker flags for programs that use include/colibri.h, and embed.cfg, by which libcolibri finds this
+Python when it does not lie in the environment it belongs to (a development install). Refuses: flags that would not work, with the reason.
 """
 from __future__ import annotations
 

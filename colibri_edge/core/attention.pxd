@@ -46,4 +46,5 @@ ctypedef struct attn_buffers:
     size_t ldk
     activations out                  # heads*head_dim, padded
 
-cdef void attend(runtime *rt, const attn_layer *l, const kv_view *kv, attn_buffers *b, const float *cos, const float *sin, int32_t pos, int32_t nt) noexcept nogil
+cdef void attend(runtime *rt, const attn_layer *l, const kv_view *kv, attn_buffers *b, const float *cos, const float *sin,
+                 int32_t pos, int32_t nt) noexcept nogil

@@ -5,11 +5,11 @@ Owns: the layout of cached keys (interleaved by eight positions) and values. The
 (docs/numerics.md): blocks of 64 absolute positions, merged in rising order, so any chunking gives the same bits.
 Rotary embedding: Su et al. 2021 (arXiv:2104.09864) in the half-split form; grouped queries: Ainslie et al. 2023.
 """
-from libc.stdint cimport int32_t, uint8_t, uint16_t
+from libc.stdint cimport int32_t, uint16_t
 from libc.string cimport memcpy
 
 from colibri_edge._native cimport CL_KV_F16, cl_attn_args, cl_f32_f16, cl_pool_run
-from colibri_edge.core.runtime cimport activations, imax, imin, round_up, runtime
+from colibri_edge.core.runtime cimport imax, imin, round_up, runtime
 
 cdef enum:
     TOKENS = 16      # tokens of one chunk of the attention pass: the keys stay in cache over them
@@ -104,7 +104,8 @@ cdef void attend_chunk(void *ctx, int32_t chunk, int32_t worker) noexcept nogil:
         p.rt.k.attention(&a)
 
 
-cdef void attend(runtime *rt, const attn_layer *l, const kv_view *kv, attn_buffers *b, const float *cos, const float *sin, int32_t pos, int32_t nt) noexcept nogil:
+cdef void attend(runtime *rt, const attn_layer *l, const kv_view *kv, attn_buffers *b, const float *cos, const float *sin,
+                 int32_t pos, int32_t nt) noexcept nogil:
     """Positions pos .. pos+nt-1; b.q, b.k, b.v hold their projections (biases added), b.out.x takes the heads' outputs."""
     cdef pass_t p
     p.rt = rt

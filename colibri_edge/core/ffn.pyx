@@ -5,7 +5,7 @@ Owns: the three parallel passes (scores; gate and up with the activation; down w
 Refuses: a [tokens, k, hidden] buffer, and any order of the sum other than rank order (docs/numerics.md).
 A dense FFN is a shared expert without a gate and without routed ones.
 """
-from libc.stdint cimport int32_t, uint8_t
+from libc.stdint cimport int32_t
 from libc.string cimport memset
 
 from colibri_edge._native cimport cl_expf, cl_pool_run

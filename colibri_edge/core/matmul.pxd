@@ -15,5 +15,6 @@ ctypedef struct mm_job:
     bint add
 
 cdef void matmul(runtime *rt, const activations *a, int32_t nt, const mm_job *jobs, int32_t njobs) noexcept nogil
-cdef void mm_rows(runtime *rt, const matrix *m, const activations *a, const int32_t *rows, int32_t nt, int32_t g0, int32_t ng, float *y, size_t ldy) noexcept nogil
+cdef void mm_rows(runtime *rt, const matrix *m, const activations *a, const int32_t *rows, int32_t nt, int32_t g0, int32_t ng,
+                  float *y, size_t ldy) noexcept nogil
 cdef int32_t chunk_groups(const runtime *rt, const matrix *m, int32_t nt) noexcept nogil

@@ -20,7 +20,8 @@ ctypedef struct pass_t:
     int32_t step[MAX_JOBS]        # row groups of a chunk
 
 
-cdef void mm_rows(runtime *rt, const matrix *m, const activations *a, const int32_t *rows, int32_t nt, int32_t g0, int32_t ng, float *y, size_t ldy) noexcept nogil:
+cdef void mm_rows(runtime *rt, const matrix *m, const activations *a, const int32_t *rows, int32_t nt, int32_t g0, int32_t ng,
+                  float *y, size_t ldy) noexcept nogil:
     """Row groups g0 .. g0+ng-1 of W for nt tokens (token t reads activation row rows[t]) into y [nt][ldy]."""
     cdef cl_mm_args s
     s.w = m.w + <size_t>g0 * m.group_stride
