@@ -82,6 +82,9 @@ class RandomRows:
         words = -(-t.row_bytes // 8)
         raw = splitmix64(t.seed, n * words, first * words).astype("<u8").view(np.uint8).reshape(n, 8 * words)[:, :t.row_bytes]
         raw = raw.reshape(n, -1, GGML[t.format].itemsize).copy()
+        if t.format == "q4_0":    # codes 1 to 15: no mean, or every token's state would lean the same way
+            low, high = raw & 15 == 0, raw >> 4 == 0
+            raw |= (low * np.uint8(8)) | (high * np.uint8(128))
         for offset, scale in SCALES[t.format]:
             # random bytes of the scale choose among 16 sizes from half to nearly one and a half
             size = (raw[..., offset] & 15).astype(np.float64) / 16 + 0.5
