@@ -1,7 +1,7 @@
 """From bindings to a plan: which format each matrix gets, where each record lies, and how its bytes are made.
 
-Owns: the choice of formats, the directory of docs/format.md (offsets, strides, parts) and `Piece.stream()`, which
-yields the bytes of one record in chunks of a few megabytes whatever the model's size.
+Owns: the choice of formats, the directory of docs/format.md (offsets, strides, parts) and the makers of each record,
+whose `jobs()` make its bytes in chunks of about a megabyte whatever the model's size.
 Refuses: weights that a format cannot hold (NaN, infinity, beyond half precision), naming the tensor.
 
 Formats: GGUF blocks are kept. Floats keep their type unless `quant` asks for another; with q4_0 and q4_k the
@@ -15,8 +15,9 @@ experts.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
@@ -28,6 +29,9 @@ QUANTS = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_k", "q6_k")
 LINE, PAGE, SECTION = 64, 4096, 65536
 PACK_BYTES = 1 << 19         # source bytes of a chunk that is reordered
 FLOAT_WEIGHTS = 1 << 18      # weights of a chunk that is requantised
+
+
+Made = tuple[np.ndarray, int]        # bytes of the file uint8[n], and the source bytes they came from
 
 
 def align(n: int, to: int) -> int:
@@ -51,19 +55,21 @@ class Matrix:
     def read_bytes(self) -> int:
         return sum(s.nbytes for s in self.sources)
 
-    def stream(self) -> Iterator[tuple[np.ndarray, int]]:
-        """(R8 bytes uint8[n], source bytes they came from)"""
+    def jobs(self) -> Iterator[Callable[[], Made]]:
+        """The matrix in pieces of some 512 KiB; jobs may run in any order and in threads."""
         same = all(s.format == self.format for s in self.sources)
-        group = FORMATS[self.format].group_bytes(self.cols)
         row = self.sources[0].tensor.row_bytes
         step = PACK_BYTES // row if same else FLOAT_WEIGHTS // self.cols
         step = max(8, step // (8 * len(self.sources)) * 8)
         for first in range(0, self.rows, step):
-            last = min(first + step, self.rows)
-            out = np.empty((-(-(last - first) // 8), len(self.sources), group), np.uint8)
-            for i, source in enumerate(self.sources):
-                self._pack(source, first, last, same, out[:, i])
-            yield out.reshape(-1), sum((last - first) * s.tensor.row_bytes for s in self.sources)
+            yield partial(self._make, first, min(first + step, self.rows), same)
+
+    def _make(self, first: int, last: int, same: bool) -> Made:
+        group = FORMATS[self.format].group_bytes(self.cols)
+        out = np.empty((-(-(last - first) // 8), len(self.sources), group), np.uint8)
+        for i, source in enumerate(self.sources):
+            self._pack(source, first, last, same, out[:, i])
+        return out.reshape(-1), sum((last - first) * s.tensor.row_bytes for s in self.sources)
 
     def _pack(self, source: Rows, first: int, last: int, same: bool, out: np.ndarray) -> None:
         raw = source.read(first, last)
@@ -97,7 +103,10 @@ class Vector:
     def read_bytes(self) -> int:
         return self.values.nbytes if isinstance(self.values, Rows) else 0
 
-    def stream(self) -> Iterator[tuple[np.ndarray, int]]:
+    def jobs(self) -> Iterator[Callable[[], Made]]:
+        yield self._make
+
+    def _make(self) -> Made:
         x = self.values
         if isinstance(x, Rows):
             order = x.order
@@ -105,7 +114,7 @@ class Vector:
             x = x if order is None else x[order]
             if not np.isfinite(x).all():
                 raise ConvertError(f"tensor {self.values.tensor.name} holds NaN or infinite values; export it again")
-        yield np.ascontiguousarray(x, "<f4").view(np.uint8).reshape(-1), self.read_bytes
+        return np.ascontiguousarray(x, "<f4").view(np.uint8).reshape(-1), self.read_bytes
 
 
 @dataclass(slots=True)
@@ -119,8 +128,8 @@ class Raw:
     def nbytes(self) -> int:
         return len(self.data)
 
-    def stream(self) -> Iterator[tuple[np.ndarray, int]]:
-        yield np.frombuffer(self.data, np.uint8), 0
+    def jobs(self) -> Iterator[Callable[[], Made]]:
+        yield lambda: (np.frombuffer(self.data, np.uint8), 0)
 
 
 @dataclass(slots=True)

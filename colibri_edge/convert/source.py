@@ -10,6 +10,7 @@ Refuses: reads outside a tensor, files that ended meanwhile, and formats nobody 
 from __future__ import annotations
 
 import os
+import threading
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -25,26 +26,28 @@ class ConvertError(ValueError):
 
 
 class SourceFile:
-    """One open file of the source; opened at the first read."""
+    """One open file of the source; opened at the first read. Threads may read at the same time."""
 
     def __init__(self, path):
         self.path = path
         self.size = os.path.getsize(path)
         self._f = None
+        self._lock = threading.Lock()
 
     def read(self, offset: int, length: int) -> np.ndarray:
         """uint8[length]"""
-        if self._f is None:
-            self._f = open(self.path, "rb", buffering=0)  # noqa: SIM115 (kept open, see close)
         out = np.empty(length, np.uint8)
         view, done = memoryview(out), 0
-        self._f.seek(offset)
-        while done < length:
-            n = self._f.readinto(view[done:])
-            if not n:
-                raise ConvertError(f"{self.path} ended at byte {offset + done} of {offset + length}; it was changed or "
-                                   "cut while it was read: copy it again")
-            done += n
+        with self._lock:
+            if self._f is None:
+                self._f = open(self.path, "rb", buffering=0)  # noqa: SIM115 (kept open, see close)
+            self._f.seek(offset)
+            while done < length:
+                n = self._f.readinto(view[done:])
+                if not n:
+                    raise ConvertError(f"{self.path} ended at byte {offset + done} of {offset + length}; it was changed "
+                                       "or cut while it was read: copy it again")
+                done += n
         return out
 
     def close(self) -> None:

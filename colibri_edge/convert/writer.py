@@ -14,9 +14,12 @@ import contextlib
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from .._native import default_threads
 from ..crc32c import crc32c
 from ..file import HEADER, MAGIC, MAX_META
 from .plan import Piece, Plan
@@ -72,10 +75,7 @@ def write(dst: Path, plan: Plan, meta: dict, progress: Progress | None = None) -
     try:
         with open(temp, "wb", buffering=0) as f:
             f.truncate(length)
-            total, done = sum(p.read_bytes for p in plan.pieces), 0
-            for piece in plan.pieces:
-                for i in range(len(piece.records)):
-                    done = _record(f, piece, i, done, total, progress)
+            _records(f, plan, progress)
             raw = _encode(meta)
             raw += b" " * (room - len(raw))
             head = HEADER.pack(MAGIC, 2, 1, 0, room, length, crc32c(raw), 0)
@@ -101,30 +101,66 @@ def _put(f, offset: int, data) -> None:
         view = view[f.write(view):]
 
 
-def _record(f, piece: Piece, i: int, done: int, total: int, progress) -> int:
-    """Stream one record, its padding included, and note its checksum; returns the source bytes read so far."""
-    base, pos, crc = piece.offset + i * piece.stride, 0, 0
-    for offset, maker in piece.records[i]:
-        if offset > pos:
-            crc = crc32c(bytes(offset - pos), crc)
-            pos = offset
-        for data, read in maker.stream():
-            _put(f, base + pos, data)
-            crc = crc32c(data, crc)
-            pos += len(data)
-            done += read
-            if progress:
-                progress(done, total, piece.name)
-        if pos != offset + maker.nbytes:
-            raise ConvertError(f"{piece.name} record {i} came to {pos - offset} bytes, planned were {maker.nbytes}; "
-                               "please report it")
-    if pos < piece.stride:
-        crc = crc32c(bytes(piece.stride - pos), crc)
-    if isinstance(piece.entry["crc32c"], list):
-        piece.entry["crc32c"][i] = crc
-    else:
-        piece.entry["crc32c"] = crc
-    return done
+def _jobs(plan: Plan) -> Iterator[tuple[tuple[Piece, int, int, int], Callable]]:
+    """((piece, record, offset in the record, planned length), job) in file order; the length is 0 for a maker's later
+    jobs, which go on where the one before ended."""
+    for piece in plan.pieces:
+        for i, record in enumerate(piece.records):
+            for offset, maker in record:
+                length = maker.nbytes
+                for job in maker.jobs():
+                    yield (piece, i, offset, length), job
+                    length = 0
+
+
+def _ahead(jobs: Iterator) -> Iterator:
+    """Results in order, made by a few threads that run a few jobs ahead (reading and numpy let go of the GIL)."""
+    threads = max(1, min(8, default_threads()))
+    pool, waiting = ThreadPoolExecutor(threads), deque()
+    try:
+        for where, job in jobs:
+            waiting.append((where, pool.submit(job)))
+            if len(waiting) > 2 * threads:
+                where, future = waiting.popleft()
+                yield where, future.result()
+        while waiting:
+            where, future = waiting.popleft()
+            yield where, future.result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _records(f, plan: Plan, progress) -> None:
+    """Write all records, their padding included in the checksums, which are noted in the directory."""
+    total, done = sum(p.read_bytes for p in plan.pieces), 0
+    piece, record, pos, end, crc = None, 0, 0, 0, 0
+
+    def finish() -> None:
+        if pos != end:
+            raise ConvertError(f"{piece.name} record {record} came to {pos} bytes, planned were {end}; please report it")
+        whole = crc32c(bytes(piece.stride - pos), crc) if pos < piece.stride else crc
+        if isinstance(piece.entry["crc32c"], list):
+            piece.entry["crc32c"][record] = whole
+        else:
+            piece.entry["crc32c"] = whole
+
+    for (now, i, offset, length), (data, read) in _ahead(_jobs(plan)):
+        if now is not piece or i != record:
+            if piece is not None:
+                finish()
+            piece, record, pos, end, crc = now, i, 0, 0, 0
+        if length:
+            if pos != end or offset < pos:
+                finish()
+            crc = crc32c(bytes(offset - pos), crc) if offset > pos else crc
+            pos, end = offset, offset + length
+        _put(f, piece.offset + i * piece.stride + pos, data)
+        crc = crc32c(data, crc)
+        pos += len(data)
+        done += read
+        if progress:
+            progress(done, total, piece.name)
+    finish()
 
 
 def _sync_folder(folder: Path) -> None:
