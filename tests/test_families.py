@@ -30,7 +30,7 @@ _root: Path | None = None
 _cache: dict = {}
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def root(tmp_path_factory):
     global _root
     _root = tmp_path_factory.mktemp("families")
