@@ -83,8 +83,8 @@ def available_bytes(root: Path = _ROOT, proc: Path = Path("/proc/self/cgroup"), 
         used = _read(folder / ("memory.current" if version == 2 else "memory.usage_in_bytes")) or ""
         if not limit.isdigit() or not used.isdigit() or int(limit) >= 1 << 60:
             continue
-        cache = re.search(r"^(?:total_)?inactive_file (\d+)$", _read(folder / "memory.stat") or "", re.M)
-        found.append(max(0, int(limit) - int(used) + (int(cache[1]) if cache else 0)))
+        cache = re.findall(r"^(?:total_)?inactive_file (\d+)$", _read(folder / "memory.stat") or "", re.M)  # v1: own, and with children
+        found.append(max(0, int(limit) - int(used) + max(map(int, cache), default=0)))
     return min(found, default=None)
 
 
