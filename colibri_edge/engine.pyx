@@ -5,13 +5,13 @@ Program: what the file says, as C structs that point into its mapping; shared by
 Session: one sequence: KV cache, position, buffers sized once. One session belongs to one thread at a time.
 Refuses: Python objects between the first and the last layer, allocation after the session is made.
 """
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
 from colibri_edge._native cimport (
     CL_ACT_GELU_TANH, CL_ACT_RELU, CL_ACT_SILU, CL_KV_F16, CL_KV_F32, cl_act8, cl_aligned_alloc, cl_aligned_free, cl_attn_scratch,
-    cl_crc32c, cl_dequant_row, cl_expf, cl_get_format, cl_get_kernels, cl_huge_alloc, cl_huge_free, cl_pool_free, cl_pool_new, cl_pool_run,
+    cl_dequant_row, cl_expf, cl_get_format, cl_get_kernels, cl_huge_alloc, cl_huge_free, cl_pool_free, cl_pool_new, cl_pool_run,
     cl_pool_threads, cl_sincos,
 )
 from colibri_edge.core.attention cimport QK_FULL, QK_HEAD, QK_NONE, attend

@@ -125,7 +125,7 @@ def test_json_keys_and_counts(facts):
     assert set(f) == KEYS
     assert f["completion_tokens"] == len(f["tokens"]) == 9
     assert f["finish_reason"] == "length"
-    assert f["expert_hits"] == (f["prompt_tokens"] + 8) * 2 * 2     # two layers, top-2; the last token is not fed
+    assert f["expert_hits"] >= 8 * 2 * 2        # two layers, top-2; prefill chunks use each expert once; the last is not fed
     assert f["expert_misses"] == f["bytes_read"] == 0
     assert f["peak_rss_bytes"] > 10 << 20
     assert min(f["load_s"], f["ttft_s"], f["prefill_tok_s"], f["decode_tok_s"]) > 0

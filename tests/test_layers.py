@@ -18,7 +18,7 @@ PKG = ROOT / "colibri_edge"
 FILES = {"crc32c", "topology", "file", "limits"}
 ALLOWED = {
     "_native": set(),
-    "core": {"_native"},
+    "core": {"_native", "file"},               # file: for its error
     "engine": {"core", "_native", "file"},
     "crc32c": {"_native"},
     "topology": set(),
@@ -29,9 +29,10 @@ ALLOWED = {
     "convert": {"families", "text", "_native", *FILES},
     "blockfile": {"convert", "_native", *FILES},
     "block": {"blockfile", "core", "_native", "convert", *FILES},
-    "capi": {"", "block", "model", "engine", "core", "_native", "convert", *FILES},
-    "model": {"engine", "core", "text", "convert", "_native", *FILES},
-    "apps": {"", "model", "block", "blockfile", "capi", "engine", "core", "text", "convert", "families", "_native", *FILES},
+    "capi": {"", "budget", "block", "model", "engine", "core", "_native", "convert", *FILES},
+    "budget": {"engine", "core", "_native", *FILES},
+    "model": {"budget", "engine", "core", "text", "convert", "_native", *FILES},
+    "apps": {"", "model", "budget", "block", "blockfile", "capi", "engine", "core", "text", "convert", "families", "_native", *FILES},
     "demo": {"", "model", "text", "convert", "engine"},
     "__main__": {"apps"},
     "": {"model", "block", "convert", "limits", "_native"},

@@ -192,7 +192,7 @@ cdef class Store:
     cdef void age(self, int32_t tokens) noexcept nogil:
         """Tokens have passed: uses from now on weigh more than those before."""
         cdef int32_t i, e
-        for i in range(tokens):
+        for _ in range(tokens):
             self.weight *= self.growth
         if self.weight > 1e200:
             for i in range(self.n_stacks):
