@@ -142,6 +142,8 @@ def test_prompt_faults(refused, tiny_model, tmp_path):
     assert "No such file" in refused(1, "run", tiny_model, "-f", tmp_path / "none")
     assert "directory" in refused(1, "run", tiny_model, "-f", tmp_path)
     assert "empty" in refused(2, "run", tiny_model, "-f", os.devnull)
+    assert "16 MiB" in refused(1, "run", tiny_model, "-f", "/dev/zero")
+    assert "16 MiB" in refused(1, "run", tiny_model, stdin=bytes(17 << 20))
     message = refused(1, "run", tiny_model, stdin=b"all the lamps in the hall " * 5000)
     assert "160" in message and "tokens" in message
 

@@ -33,7 +33,7 @@ ALLOWED = {
     "budget": {"engine", "core", "_native", *FILES},
     "model": {"budget", "engine", "core", "text", "convert", "_native", *FILES},
     "apps": {"", "model", "budget", "block", "blockfile", "capi", "engine", "core", "text", "convert", "families", "_native", *FILES},
-    "demo": {"", "model", "text", "convert", "engine"},
+    "demo": {"", "model", "text", "convert", "engine", "topology"},
     "__main__": {"apps"},
     "": {"model", "block", "convert", "limits", "_native"},
 }

@@ -24,6 +24,8 @@ from colibri_edge.apps.common import (
     whole,
 )
 
+MAX_PROMPT = 16 << 20      # bytes read of a prompt: more than any context holds, and an end to `yes |` and /dev/zero
+
 HELP = "answer a prompt"
 EXAMPLES = """\
 examples:
@@ -147,18 +149,20 @@ def read_prompt(args) -> str:
                 raise Fail(f"{name} is not UTF-8 text; set the terminal to UTF-8, or use -f with a UTF-8 file", USAGE)
     elif args.file is not None:
         with open(args.file, "rb") as f:
-            text, where = _decode(f.read(), args.file), args.file
+            text, where = _decode(f.read(MAX_PROMPT + 1), args.file), args.file
     else:
         if args.prompt is None and sys.stdin is not None and sys.stdin.isatty():
             raise Fail("no prompt; give one with -p TEXT or -f FILE, or pipe it in", USAGE)
         where = "standard input"
-        text = _decode(sys.stdin.buffer.read() if sys.stdin is not None else b"", where)
+        text = _decode(sys.stdin.buffer.read(MAX_PROMPT + 1) if sys.stdin is not None else b"", where)
     if not text:
         raise Fail(f"the prompt ({where}) is empty; give at least one character", USAGE)
     return text
 
 
 def _decode(raw: bytes, where: str) -> str:
+    if len(raw) > MAX_PROMPT:
+        raise Fail(f"the prompt ({where}) has more than {MAX_PROMPT >> 20} MiB; shorten it")
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as e:
