@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from colibri_edge.demo import phrases, task
+from colibri_edge.demo import phrases, task, words
 
 N = 50_000
 
@@ -31,7 +31,7 @@ def pairs(call):
     if args.get("room", "all") != "all":
         yield from ((args["room"], args[noun]) for noun in task.NOUNS if noun in args)
     if "task" in args:
-        yield next((v, args["task"][len(v) + 1:]) for v in phrases.TASK_VERBS if args["task"].startswith(v + " "))
+        yield next((v, args["task"][len(v) + 1 :]) for v in words.TASK_VERBS if args["task"].startswith(v + " "))
 
 
 def bare(text):
@@ -97,10 +97,15 @@ def test_seeded():
     assert [d.prompt for d in task.training(20, 5)] == [d.prompt for d in task.training(20, 5)]
 
 
-@pytest.mark.parametrize("answer", [
-    '{"tool": "light.fly", "arguments": {}}', '{"tool": "light.on", "arguments": {"room": "moon"}}',
-    '{"tool": "light.set", "arguments": {"device": "lamp", "brightness": 130}}', '{"error": "what"}',
-])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        '{"tool": "light.fly", "arguments": {}}',
+        '{"tool": "light.on", "arguments": {"room": "moon"}}',
+        '{"tool": "light.set", "arguments": {"device": "lamp", "brightness": 130}}',
+        '{"error": "what"}',
+    ],
+)
 def test_validate_refuses(answer):
     with pytest.raises(ValueError):
         task.validate(answer)

@@ -20,14 +20,34 @@ from . import task
 from .quantise import fake, shares
 
 VISITOR = (
-    "dim the kitchen lamp to 30% at seven", "turn on the lights in the bedroom", "set the heating to 21 degrees",
-    "what's the temperature in the garage?", "set a timer for 10 minutes", "lock the front door",
-    "play some jazz in the living room", "close the blinds at 8 pm and turn off all the lights", "order me a pizza",
-    "Turn the living room lights blue", "wake me up at quarter past six", "is the garage door closed?", "volume up",
-    "remind me to water the plants at 6pm", "It's cold in here", "good morning", "what can you do?", "kitchen light on",
-    "run the pump in the garden for 5 minutes", "vacuum the living room please", "tell me a joke", "turn off everything",
-    "open the curtains halfway", "set the bedroom to 19.5 degrees at 10 pm", "how humid is the bathroom?", "next song",
-    "warn me if the humidity in the basement goes above 70%", "turn on the tv and dim the lights to 20 percent",
+    "dim the kitchen lamp to 30% at seven",
+    "turn on the lights in the bedroom",
+    "set the heating to 21 degrees",
+    "what's the temperature in the garage?",
+    "set a timer for 10 minutes",
+    "lock the front door",
+    "play some jazz in the living room",
+    "close the blinds at 8 pm and turn off all the lights",
+    "order me a pizza",
+    "Turn the living room lights blue",
+    "wake me up at quarter past six",
+    "is the garage door closed?",
+    "volume up",
+    "remind me to water the plants at 6pm",
+    "It's cold in here",
+    "good morning",
+    "what can you do?",
+    "kitchen light on",
+    "run the pump in the garden for 5 minutes",
+    "vacuum the living room please",
+    "tell me a joke",
+    "turn off everything",
+    "open the curtains halfway",
+    "set the bedroom to 19.5 degrees at 10 pm",
+    "how humid is the bathroom?",
+    "next song",
+    "warn me if the humidity in the basement goes above 70%",
+    "turn on the tv and dim the lights to 20 percent",
 )
 
 
@@ -36,7 +56,9 @@ def answers(model, tokenizer, prompts: list[str], batch: int = 64, limit: int = 
     """The model's greedy answer to each prompt.  Prompts of one length go together, so that there is no padding."""
     groups, out = defaultdict(list), [""] * len(prompts)
     for i, prompt in enumerate(prompts):
-        text = tokenizer.apply_chat_template([{"role": "user", "content": prompt}], tokenize=False, add_generation_prompt=True)
+        text = tokenizer.apply_chat_template(
+            [{"role": "user", "content": prompt}], tokenize=False, add_generation_prompt=True
+        )
         ids = tokenizer(text, add_special_tokens=False).input_ids
         groups[len(ids)].append((i, ids))
     for length, group in groups.items():
@@ -71,15 +93,20 @@ def main(argv=None) -> None:
     parser.add_argument("--threads", type=int, default=2)
     args = parser.parse_args(argv)
     torch.set_num_threads(args.threads)
-    pairs = [(d.prompt, d.expected) for d in task.training(args.n, 10**9 + args.seed)] if args.train_draws else \
-        task.held_out(args.n, args.seed, args.typos)
+    pairs = (
+        [(d.prompt, d.expected) for d in task.training(args.n, 10**9 + args.seed)]
+        if args.train_draws
+        else task.held_out(args.n, args.seed, args.typos)
+    )
     for kind in args.formats.split(","):
         model, tokenizer = load(args.folder, kind)
         start = time.time()
         got = answers(model, tokenizer, [p for p, _ in pairs])
         wrong = [(p, e, g) for (p, e), g in zip(pairs, got, strict=True) if g != e]
-        print(f"{kind}: {len(pairs) - len(wrong)} of {len(pairs)} exact, {100 - 100 * len(wrong) / len(pairs):.2f} % "
-              f"({time.time() - start:.0f} s)")
+        print(
+            f"{kind}: {len(pairs) - len(wrong)} of {len(pairs)} exact, {100 - 100 * len(wrong) / len(pairs):.2f} % "
+            f"({time.time() - start:.0f} s)"
+        )
         if args.show:
             tools = Counter(c.get("tool", "refusal") for _, e, _ in wrong for c in task.validate(e))
             print("  in the wrong ones:", json.dumps(dict(tools.most_common(12))))

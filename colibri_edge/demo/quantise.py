@@ -10,7 +10,7 @@ import torch
 
 
 def q4_0(w: torch.Tensor) -> torch.Tensor:
-    """w (..., K) -> (..., K).  d = (the value of largest magnitude) / -8, as float16; q = trunc(w / d + 8.5), at most 15."""
+    """w (..., K) -> (..., K).  d = (value of largest magnitude) / -8, as float16; q = trunc(w / d + 8.5), at most 15."""
     x = w.reshape(-1, 32)
     d = x.gather(1, x.abs().argmax(1, keepdim=True)) / -8
     inverse = torch.where(d == 0, 0.0, 1 / d)
@@ -27,7 +27,7 @@ def q8_0(w: torch.Tensor) -> torch.Tensor:
 
 
 def a2(w: torch.Tensor) -> torch.Tensor:
-    """w (..., K) -> (..., K).  Per group of 64 a scale (max - min) / 3 and a bias min; q = round((w - bias) / scale)."""
+    """w (..., K) -> (..., K).  Per group of 64: scale (max - min) / 3, bias min; q = round((w - bias) / scale)."""
     x = w.reshape(-1, 64)
     low, high = x.amin(1, keepdim=True), x.amax(1, keepdim=True)
     scale = ((high - low) / 3).clamp(min=1e-8).half().float()
@@ -44,7 +44,7 @@ def fake(w: torch.Tensor, kind: str) -> torch.Tensor:
 
 
 def shares(model, kind: str = "q4_0", embedding: str = "q8_0"):
-    """Yield (parameter, format): matrices take `kind`, the tied embedding `embedding`; router and norms stay float32."""
+    """Yield (parameter, format): matrices take `kind`, the tied embedding `embedding`; router and norms float32."""
     for name, p in model.named_parameters():
         if "embed_tokens" in name or "lm_head" in name:
             yield p, embedding
