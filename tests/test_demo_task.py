@@ -80,7 +80,7 @@ def test_no_prompt_and_no_skeleton_is_shared(draws, held):
 def test_answers_are_valid_calls(draws, held):
     for d in draws + held:
         assert task.validate(d.expected)
-        assert d.expected == json.dumps(json.loads(d.expected))
+        assert d.expected == json.dumps(json.loads(d.expected), separators=(",", ":"))
 
 
 def test_held_out_words_are_known(draws, held):

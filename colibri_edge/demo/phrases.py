@@ -200,7 +200,7 @@ PATTERNS = {
         "!climate {mode} {room?}", "put the {room} in {mode} mode", "?i want {mode} mode {room?}",
         ("[turn on|switch on|put on|power on|activate] the heating {room?}", {"mode": "heat"}),
         ("[turn|switch] the heating on {room?}", {"mode": "heat"}), ("start heating the {room}", {"mode": "heat"}),
-        ("[turn off|switch off|shut off|power off|deactivate|kill] the [heating|thermostat|air conditioning|climate] {room?}",
+        ("[turn off|switch off|shut off|deactivate|kill] the [heating|thermostat|air conditioning|climate] {room?}",
          {"mode": "off"}),
         ("[turn|switch] the [heating|air conditioning] off {room?}", {"mode": "off"}),
         ("[turn on|switch on|put on|power on|activate] the [air conditioning|ac|cooling] {room?}", {"mode": "cool"}),

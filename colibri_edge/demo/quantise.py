@@ -10,7 +10,7 @@ import torch
 
 
 def q4_0(w: torch.Tensor) -> torch.Tensor:
-    """w (..., K) -> (..., K).  d = (value of largest magnitude) / -8, as float16; q = trunc(w / d + 8.5), at most 15."""
+    """w (..., K) -> (..., K).  d = (value of largest magnitude) / -8, as float16; q = trunc(w / d + 8.5) up to 15."""
     x = w.reshape(-1, 32)
     d = x.gather(1, x.abs().argmax(1, keepdim=True)) / -8
     inverse = torch.where(d == 0, 0.0, 1 / d)

@@ -26,7 +26,7 @@ import torch
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
 
-from . import clause, task
+from . import clause, forward, task
 from .quantise import fake, shares
 
 VOCAB, CONTEXT = 2048, 512
@@ -83,41 +83,36 @@ def make_tokenizer(n: int = 60_000, seed: int = 1) -> Tokenizer:
     return tok
 
 
-def make_model(args, tok: Tokenizer) -> Qwen3MoeForCausalLM:
+def new_model(layers: int = 4, hidden: int = 256, inter: int = 128, seed: int = 0) -> Qwen3MoeForCausalLM:
+    """A model with fresh weights."""
     config = Qwen3MoeConfig(
         vocab_size=VOCAB,
-        hidden_size=args.hidden,
-        num_hidden_layers=args.layers,
-        num_attention_heads=8,
+        hidden_size=hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=hidden // 32,
         num_key_value_heads=2,
         head_dim=32,
         num_experts=8,
         num_experts_per_tok=2,
-        moe_intermediate_size=args.inter,
-        intermediate_size=args.inter,
+        moe_intermediate_size=inter,
+        intermediate_size=inter,
         norm_topk_prob=True,
         decoder_sparse_step=1,
         mlp_only_layers=[],
         tie_word_embeddings=True,
         max_position_embeddings=CONTEXT,
         rope_theta=10000.0,
-        rms_norm_eps=1e-6,
-        hidden_act="silu",
         router_aux_loss_coef=0.0,
-        attention_bias=False,
-        use_sliding_window=False,
         bos_token_id=None,
-        eos_token_id=tok.token_to_id(END),
-        pad_token_id=tok.token_to_id(PAD),
+        eos_token_id=SPECIALS.index(END),
+        pad_token_id=SPECIALS.index(PAD),
     )
-    config._attn_implementation = "sdpa"
-    torch.manual_seed(args.seed)
+    torch.manual_seed(seed)
     model = Qwen3MoeForCausalLM(config)
     for name, p in model.named_parameters():
         if p.dim() >= 2:
-            torch.nn.init.normal_(
-                p, std=0.02 / math.sqrt(2 * args.layers) if "o_proj" in name or "down_proj" in name else 0.02
-            )
+            last = "o_proj" in name or "down_proj" in name
+            torch.nn.init.normal_(p, std=0.02 / math.sqrt(2 * layers) if last else 0.02)
     return model
 
 
@@ -131,63 +126,58 @@ def dialogue(turns: list[tuple[str, str]], system: str = "") -> tuple[str, list[
     return text, spans
 
 
-def batches(tok: Tokenizer, seed: int, tokens: int, chunk: int = 4096):
-    """Endless (ids [B, T], targets [B, T] with -100 off the answers), about `tokens` tokens each."""
-    rng, pad = random.Random(seed), tok.token_to_id(PAD)
+def batches(tok: Tokenizer, seed: int, size, chunk: int = 1024):
+    """Endless (ids (B, T), targets (B, T) with -100 off the answers), about `size()` tokens each."""
+    rng = random.Random(seed)
     while True:
         texts, spans = [], []
         draws = list(task.training(chunk, rng.randrange(1 << 40)))
         while draws:
-            take = 1 if rng.random() < 0.88 else rng.randint(2, 5)
+            take = 1 if rng.random() < 0.88 else rng.randint(2, 4)
             mine, draws = draws[:take], draws[take:]
-            text, answer = dialogue(
-                [(d.prompt, d.expected) for d in mine], rng.choice(SYSTEMS) if rng.random() < 0.04 else ""
-            )
+            system = rng.choice(SYSTEMS) if rng.random() < 0.04 else ""
+            text, answer = dialogue([(d.prompt, d.expected) for d in mine], system)
             texts.append(text)
             spans.append(answer)
-        rows = []
-        for enc, answer in zip(tok.encode_batch(texts), spans, strict=True):
-            target = [-100] * len(enc.ids)
-            for start, end in answer:
-                for i, (a, b) in enumerate(enc.offsets):
-                    if a >= start and b <= end:
-                        target[i - 1] = enc.ids[i]
-            if len(enc.ids) <= CONTEXT:
-                rows.append((enc.ids[:-1], target[:-1]))  # the newline after the last answer is never a target
-        rows.sort(key=lambda r: len(r[0]))
-        groups, start = [], 0
-        for i, row in enumerate(rows):
-            if (i + 1 - start) * len(row[0]) > tokens:
+        rows = [row(enc, answer) for enc, answer in zip(tok.encode_batch(texts), spans, strict=True)]
+        rows = sorted((r for r in rows if len(r[0]) < CONTEXT), key=lambda r: len(r[0]))
+        groups, start, tokens = [], 0, size()
+        for i, r in enumerate(rows):
+            if (i + 1 - start) * len(r[0]) > tokens and i > start:
                 groups.append(rows[start:i])
                 start = i
         rng.shuffle(groups)
         for group in groups:
-            width = max(len(r[0]) for r in group)
-            ids = torch.full((len(group), width), pad)
-            target = torch.full((len(group), width), -100)
+            shape = len(group), max(len(r[0]) for r in group)
+            ids, target = torch.full(shape, SPECIALS.index(PAD)), torch.full(shape, -100)
             for i, (a, b) in enumerate(group):
                 ids[i, : len(a)], target[i, : len(b)] = torch.tensor(a), torch.tensor(b)
             yield ids, target
 
 
+def row(enc, answers) -> tuple[list[int], list[int]]:
+    """(inputs, next tokens with -100 off the answers) of one encoded dialogue."""
+    target = [-100] * len(enc.ids)
+    for start, end in answers:
+        for i, (a, b) in enumerate(enc.offsets):
+            if a >= start and b <= end:
+                target[i - 1] = enc.ids[i]
+    return enc.ids[:-1], target[:-1]  # the newline after the last answer is never a target
+
+
 def loss_of(model, ids, target, balance: float):
     """Cross entropy on the answers, plus the load-balancing loss of Switch Transformers (arXiv 2101.03961, eq. 4)."""
-    out = model.model(input_ids=ids, use_cache=False, output_router_logits=True)
-    keep = target.ravel() >= 0
-    logits = model.lm_head(out.last_hidden_state.reshape(-1, out.last_hidden_state.shape[-1])[keep])
-    ce = torch.nn.functional.cross_entropy(logits, target.ravel()[keep])
-    real = ids.ravel() != model.config.pad_token_id
+    states, routing = forward.hidden_states(model, ids)
+    keep = (target.ravel() >= 0).nonzero().squeeze(1)
+    wanted = target.ravel()[keep]
+    logits = model.lm_head(states.view(-1, states.shape[-1])[keep])
+    ce = torch.nn.functional.cross_entropy(logits, wanted)
     aux, k, experts = 0.0, model.config.num_experts_per_tok, model.config.num_experts
-    for router in out.router_logits:
-        p = router.reshape(-1, experts)[real].float().softmax(-1)
-        chosen = torch.zeros_like(p).scatter_(1, p.topk(k, -1).indices, 1.0)
-        aux = aux + experts * (chosen.mean(0) / k * p.mean(0)).sum()
-    return (
-        ce + balance * aux,
-        ce,
-        aux / len(out.router_logits),
-        (logits.argmax(-1) == target.ravel()[keep]).float().mean(),
-    )
+    for router, chosen in routing:
+        share = torch.bincount(chosen.ravel(), minlength=experts) / chosen.numel()
+        aux = aux + experts * (share * router.softmax(-1).mean(0)).sum() / len(routing)
+    right = (logits.detach().argmax(-1) == wanted).float().mean()
+    return ce + balance * aux, ce, aux, right
 
 
 def export(model, tok: Tokenizer, folder: Path) -> None:
@@ -241,83 +231,86 @@ def export(model, tok: Tokenizer, folder: Path) -> None:
     )
 
 
-def main(argv=None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m colibri_edge.demo.train", description=__doc__.split("\n")[0])
-    parser.add_argument("--out", type=Path, required=True, help="folder for checkpoints, the log and hf/")
-    parser.add_argument("--minutes", type=float, default=60, help="wall time after which the schedule has run down")
-    parser.add_argument(
-        "--steps", type=int, default=1_000_000, help="steps after which the schedule has run down, if sooner"
-    )
-    parser.add_argument("--tokens", type=int, default=4096, help="tokens in a batch")
-    parser.add_argument("--lr", type=float, default=2e-3)
-    parser.add_argument("--balance", type=float, default=0.002, help="weight of the load-balancing loss, per layer")
-    parser.add_argument(
-        "--qat", type=float, default=0.7, help="share of the schedule after which weights are seen as q4_0"
-    )
-    parser.add_argument("--hidden", type=int, default=256)
-    parser.add_argument("--layers", type=int, default=4)
-    parser.add_argument("--inter", type=int, default=256)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--resume", type=Path, help="start from these weights, with a fresh schedule")
-    args = parser.parse_args(argv)
+def worker(rank: int, args, model, started: float) -> None:
+    """Train the shared weights.  Workers do not wait for each other: each has its own data and its own moments."""
     torch.set_num_threads(args.threads)
-    args.out.mkdir(parents=True, exist_ok=True)
-    saved = args.out / "tokenizer.json"
-    tok = Tokenizer.from_file(str(saved)) if saved.exists() else make_tokenizer()
-    tok.save(str(saved))
-    model = make_model(args, tok)
-    if args.resume:
-        model.load_state_dict(torch.load(args.resume))
-    print(f"{sum(p.numel() for p in model.parameters()):,} parameters", flush=True)
-    decay = [p for p in model.parameters() if p.dim() >= 2]
-    other = [p for p in model.parameters() if p.dim() < 2]
+    tok = Tokenizer.from_file(str(args.out / "tokenizer.json"))
+    params = list(model.parameters())
     optimizer = torch.optim.AdamW(
-        [{"params": decay, "weight_decay": 0.05}, {"params": other, "weight_decay": 0.0}],
+        [
+            {"params": [p for p in params if p.dim() >= 2], "weight_decay": 0.05},
+            {"params": [p for p in params if p.dim() < 2], "weight_decay": 0.0},
+        ],
         lr=args.lr,
         betas=(0.9, 0.98),
         fused=True,
     )
-    quantised = [(p, kind) for p, kind in shares(model)]
-    start = last_save = time.time()
-    seen, sums = 0, [0.0] * 4
-    model.train()
-    for step, (ids, target) in enumerate(batches(tok, args.seed + 1000, args.tokens)):
-        done = max(step / args.steps, (time.time() - start) / 60 / args.minutes)
-        if done >= 1:
+    quantised = list(shares(model))
+    done = lambda: (time.time() - started) / 60 / args.minutes  # noqa: E731
+    saved, seen, sums = time.time(), 0, [0.0] * 4
+    size = lambda: int(args.tokens * (0.35 + 0.65 * min(1, done() / 0.6)))  # noqa: E731
+    for step, (ids, target) in enumerate(batches(tok, args.seed * 100 + rank, size), 1):
+        way = done()
+        if way >= 1:
             break
-        rate = args.lr * min(1, (step + 1) / 150) * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * done)))
         for group in optimizer.param_groups:
-            group["lr"] = rate
-        master = []
-        if done >= args.qat:
+            group["lr"] = args.lr * min(1, step / 100) * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * way)))
+        master = [p.data for p, _ in quantised]
+        if way >= args.qat:
             for p, kind in quantised:
-                master.append(p.data)
                 p.data = fake(p.data, kind)
-        loss, ce, aux, right = loss_of(model, ids, target, args.balance)
+        loss, *figures = loss_of(model, ids, target, args.balance)
         loss.backward()
-        for (p, _), weights in zip(quantised, master, strict=False):
+        for (p, _), weights in zip(quantised, master, strict=True):
             p.data = weights
-        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        figures.append(torch.nn.utils.clip_grad_norm_(params, 1.0))
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         seen += ids.numel()
-        sums = [a + float(b.detach()) for a, b in zip(sums, (ce, aux, right, norm), strict=True)]
-        if (step + 1) % 20 == 0:
-            took = time.time() - start
+        sums = [a + float(b.detach()) for a, b in zip(sums, figures, strict=True)]
+        if step % 50 == 0:
+            ce, aux, right, size_of_step = (x / 50 for x in sums)
             print(
-                f"step {step + 1} {took / 60:.1f} min {seen / 1e6:.2f} Mtok {seen / took:.0f} tok/s lr {rate:.1e} "
-                f"loss {sums[0] / 20:.4f} aux {sums[1] / 20:.3f} right {sums[2] / 20:.4f} norm {sums[3] / 20:.2f}",
+                f"worker {rank} step {step} {(time.time() - started) / 60:.1f} min {seen / 1e6:.2f} Mtok "
+                f"loss {ce:.4f} aux {aux:.3f} right {right:.4f} norm {size_of_step:.2f} batch {ids.numel()}",
                 flush=True,
             )
             sums = [0.0] * 4
-        if time.time() - last_save > 180:
-            last_save = time.time()
+        if rank == 0 and time.time() - saved > 150:
+            saved = time.time()
             torch.save(model.state_dict(), args.out / "last.tmp")
             (args.out / "last.tmp").replace(args.out / "last.pt")
+    print(f"worker {rank} done: {step} steps, {seen:,} tokens", flush=True)
+
+
+def main(argv=None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m colibri_edge.demo.train", description=__doc__.split("\n")[0])
+    parser.add_argument("--out", type=Path, required=True, help="folder for checkpoints and hf/")
+    parser.add_argument("--minutes", type=float, default=60, help="wall time of the schedule")
+    parser.add_argument("--tokens", type=int, default=2048, help="tokens in a batch; a third of it at the start")
+    parser.add_argument("--lr", type=float, default=1e-3)
+    parser.add_argument("--balance", type=float, default=0.01, help="weight of the load-balancing loss")
+    parser.add_argument("--qat", type=float, default=0.7, help="share of the schedule after which weights are q4_0")
+    parser.add_argument("--hidden", type=int, default=256)
+    parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--inter", type=int, default=128)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=2, help="processes on shared weights")
+    parser.add_argument("--threads", type=int, default=1, help="threads of each")
+    parser.add_argument("--resume", type=Path, help="start from these weights, with a fresh schedule")
+    args = parser.parse_args(argv)
+    args.out.mkdir(parents=True, exist_ok=True)
+    kept = args.out / "tokenizer.json"
+    tok = Tokenizer.from_file(str(kept)) if kept.exists() else make_tokenizer()
+    tok.save(str(kept))
+    model = new_model(args.layers, args.hidden, args.inter, args.seed)
+    if args.resume:
+        model.load_state_dict(torch.load(args.resume))
+    print(f"{sum(p.numel() for p in model.parameters()):,} parameters", flush=True)
+    model.share_memory()
+    torch.multiprocessing.spawn(worker, (args, model, time.time()), nprocs=args.workers)
     torch.save(model.state_dict(), args.out / "last.pt")
     export(model, tok, args.out / "hf")
-    print(f"done: {step} steps, {seen:,} tokens, {(time.time() - start) / 60:.1f} minutes", flush=True)
 
 
 if __name__ == "__main__":
