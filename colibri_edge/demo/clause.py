@@ -222,7 +222,7 @@ class Clause:
         rng = self.rng
         while True:
             n = rng.randint(low, high)
-            if not self.held and rng.random() < 0.4:
+            if not self.held and rng.random() < 0.2:
                 n = n // 5 * 5
             if n >= low and number_held(n) == (self.held and high >= 17):
                 return n

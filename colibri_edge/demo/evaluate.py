@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -52,22 +52,24 @@ VISITOR = (
 
 
 @torch.no_grad()
-def answers(model, tokenizer, prompts: list[str], batch: int = 64, limit: int = 160) -> list[str]:
-    """The model's greedy answer to each prompt.  Prompts of one length go together, so that there is no padding."""
-    groups, out = defaultdict(list), [""] * len(prompts)
-    for i, prompt in enumerate(prompts):
-        text = tokenizer.apply_chat_template(
-            [{"role": "user", "content": prompt}], tokenize=False, add_generation_prompt=True
-        )
-        ids = tokenizer(text, add_special_tokens=False).input_ids
-        groups[len(ids)].append((i, ids))
-    for length, group in groups.items():
-        for start in range(0, len(group), batch):
-            part = group[start : start + batch]
-            ids = torch.tensor([ids for _, ids in part])
-            done = model.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=limit)
-            for (i, _), row in zip(part, done, strict=True):
-                out[i] = tokenizer.decode(row[length:], skip_special_tokens=True)
+def answers(model, tokenizer, prompts: list[str], batch: int = 100, limit: int = 160) -> list[str]:
+    """The model's greedy answer to each prompt.  Prompts of similar length go together, padded on the left."""
+    encoded = []
+    for prompt in prompts:
+        turn = [{"role": "user", "content": prompt}]
+        text = tokenizer.apply_chat_template(turn, tokenize=False, add_generation_prompt=True)
+        encoded.append(tokenizer(text, add_special_tokens=False).input_ids)
+    order, out = sorted(range(len(prompts)), key=lambda i: len(encoded[i])), [""] * len(prompts)
+    for start in range(0, len(order), batch):
+        part = order[start : start + batch]
+        width = len(encoded[part[-1]])
+        ids = torch.full((len(part), width), tokenizer.pad_token_id)
+        for line, i in enumerate(part):
+            ids[line, width - len(encoded[i]) :] = torch.tensor(encoded[i])
+        seen = (ids != tokenizer.pad_token_id).long()
+        done = model.generate(ids, attention_mask=seen, do_sample=False, max_new_tokens=limit)
+        for i, line in zip(part, done, strict=True):
+            out[i] = tokenizer.decode(line[width:], skip_special_tokens=True)
     return out
 
 

@@ -267,7 +267,7 @@ def draw(rng: random.Random, held: bool = False, typos: float = 0.0) -> Draw:
 
     shape = rng.random()
     if shape < 0.78:
-        kind, text, call, skeleton = _clause(rng, held, pick(0.11))
+        kind, text, call, skeleton = _clause(rng, held, pick(0.13))
         return Draw(_finish(_wrap(text, kind, rng, held), kind, rng, typos), [call], [skeleton])
     if shape < 0.84:
         text, calls, skeleton = _shared(rng, held)
@@ -278,7 +278,7 @@ def draw(rng: random.Random, held: bool = False, typos: float = 0.0) -> Draw:
     return Draw(_finish(_wrap(joined, kind, rng, held), kind, rng, typos), [call, call2], [skeleton, skeleton2])
 
 
-def training(n: int, seed: int = 0, typos: float = 0.08):
+def training(n: int, seed: int = 0, typos: float = 0.05):
     """Yield n training draws."""
     rng = random.Random(seed)
     for _ in range(n):

@@ -167,12 +167,12 @@ def row(enc, answers) -> tuple[list[int], list[int]]:
 
 def loss_of(model, ids, target, balance: float):
     """Cross entropy on the answers, plus the load-balancing loss of Switch Transformers (arXiv 2101.03961, eq. 4)."""
-    states, routing = forward.hidden_states(model, ids)
     keep = (target.ravel() >= 0).nonzero().squeeze(1)
+    states, routing = forward.hidden_states(model, ids, keep)
     wanted = target.ravel()[keep]
-    logits = model.lm_head(states.view(-1, states.shape[-1])[keep])
+    logits = model.lm_head(states)
     ce = torch.nn.functional.cross_entropy(logits, wanted)
-    aux, k, experts = 0.0, model.config.num_experts_per_tok, model.config.num_experts
+    aux, experts = 0.0, model.config.num_experts
     for router, chosen in routing:
         share = torch.bincount(chosen.ravel(), minlength=experts) / chosen.numel()
         aux = aux + experts * (share * router.softmax(-1).mean(0)).sum() / len(routing)
@@ -254,7 +254,7 @@ def worker(rank: int, args, model, started: float) -> None:
         if way >= 1:
             break
         for group in optimizer.param_groups:
-            group["lr"] = args.lr * min(1, step / 100) * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * way)))
+            group["lr"] = args.lr * min(1, step / args.warmup) * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * way)))
         master = [p.data for p, _ in quantised]
         if way >= args.qat:
             for p, kind in quantised:
@@ -289,6 +289,7 @@ def main(argv=None) -> None:
     parser.add_argument("--minutes", type=float, default=60, help="wall time of the schedule")
     parser.add_argument("--tokens", type=int, default=2048, help="tokens in a batch; a third of it at the start")
     parser.add_argument("--lr", type=float, default=1e-3)
+    parser.add_argument("--warmup", type=int, default=100, help="steps")
     parser.add_argument("--balance", type=float, default=0.01, help="weight of the load-balancing loss")
     parser.add_argument("--qat", type=float, default=0.7, help="share of the schedule after which weights are q4_0")
     parser.add_argument("--hidden", type=int, default=256)
