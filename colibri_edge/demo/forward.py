@@ -44,8 +44,8 @@ def rotation(config, length: int) -> torch.Tensor:
 def attention(layer, config, x, turn, mask):
     """x (B, T, H) normed -> (B, T, heads * head_dim), before the output product.
 
-    The class rotates the pairs (i, i + d/2).  Here the rows of q and k are put in the order 0, d/2, 1, d/2 + 1, ... so that
-    a pair is a complex number; products of q and k do not see it.
+    The class rotates the pairs (i, i + d/2).  Here the rows of q and k are put in the order 0, d/2, 1, d/2 + 1, ... so
+    that a pair is a complex number; products of q and k do not see it.
     """
     b, t, h = x.shape
     n, g, d = config.num_attention_heads, config.num_key_value_heads, config.head_dim
