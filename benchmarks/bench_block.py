@@ -3,10 +3,12 @@
     python benchmarks/bench_block.py [--hidden 2048 --inter 8192 --experts 16 --top-k 2] [--gated] [--batches 1,2,4,8]
                                      [--rounds 9] [--json] [--sections throughput,switches,router] [--file PATH]
 
-Every round measures all contestants one after another on the same fresh tokens; medians over the rounds are printed, and ratios are
-medians of the rounds' own ratios, so that a noisy neighbour hits all alike. "GB/s" counts the weights of the distinct experts once.
+Every round measures all contestants one after another on the same fresh tokens; medians over the rounds are printed,
+and ratios are medians of the rounds' own ratios, so that a noisy neighbour hits all alike. "GB/s" counts the weights of the
+distinct experts once.
 numpy and torch group by expert as the block does, read the same memory (the mapped file), and use as many threads.
 """
+
 import argparse
 import json
 import tempfile
@@ -22,7 +24,14 @@ from colibri_edge.blockfile import read_block
 
 def arguments():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    for name, value in (("hidden", 2048), ("inter", 8192), ("experts", 16), ("top-k", 2), ("rounds", 9), ("threads", 0)):
+    for name, value in (
+        ("hidden", 2048),
+        ("inter", 8192),
+        ("experts", 16),
+        ("top-k", 2),
+        ("rounds", 9),
+        ("threads", 0),
+    ):
         p.add_argument(f"--{name}", type=int, default=value)
     p.add_argument("--batches", type=lambda s: [int(b) for b in s.split(",")], default=list(range(1, 9)))
     p.add_argument("--sections", type=lambda s: s.split(","), default=["throughput", "switches", "router"])
@@ -40,7 +49,11 @@ def write(path, a):
         one = r.standard_normal((rows, cols), dtype=np.float32) * np.float32(0.02)
         return [one for _ in range(a.experts)]
 
-    d = {"router": r.standard_normal((a.hidden, a.experts), dtype=np.float32), "w1": draw(a.hidden, a.inter), "w2": draw(a.inter, a.hidden)}
+    d = {
+        "router": r.standard_normal((a.hidden, a.experts), dtype=np.float32),
+        "w1": draw(a.hidden, a.inter),
+        "w2": draw(a.inter, a.hidden),
+    }
     if a.gated:
         d["w3"] = draw(a.hidden, a.inter)
     export_block(d, path, top_k=a.top_k, activation="silu", renormalise=True)
@@ -48,7 +61,7 @@ def write(path, a):
 
 def numpy_forward(b, x):
     s = x @ b.router
-    ids = np.argsort(-s, axis=1)[:, :b.top_k]
+    ids = np.argsort(-s, axis=1)[:, : b.top_k]
     w = np.exp(np.take_along_axis(s, ids, 1) - s.max(1, keepdims=True))
     w /= w.sum(1, keepdims=True)
     out = np.zeros_like(x)
@@ -87,8 +100,13 @@ def to_torch(torch, b):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         as_tensor = torch.from_numpy
-        return {"router": as_tensor(b.router), "w1": as_tensor(b.w1), "w2": as_tensor(b.w2), "w3": None if b.w3 is None else as_tensor(b.w3),
-                "top_k": b.top_k}
+        return {
+            "router": as_tensor(b.router),
+            "w1": as_tensor(b.w1),
+            "w2": as_tensor(b.w2),
+            "w3": None if b.w3 is None else as_tensor(b.w3),
+            "top_k": b.top_k,
+        }
 
 
 def seconds(fn, *args):
@@ -110,7 +128,7 @@ def throughput(path, a):
         tensors = to_torch(torch, arrays)
     expert_bytes = arrays.w1[0].nbytes + arrays.w2[0].nbytes + (arrays.w3[0].nbytes if a.gated else 0)
     rng = np.random.default_rng(1)
-    for e in range(a.experts):      # touch every page once
+    for e in range(a.experts):  # touch every page once
         float(arrays.w1[e].ravel()[::1024].sum() + arrays.w2[e].ravel()[::1024].sum())
     rows = []
     for n in a.batches:
@@ -124,41 +142,76 @@ def throughput(path, a):
             distinct = len(np.unique(block.last_routing()[0]))
             parts = {k: after[k] - before[k] for k in ("routing", "dispatch", "experts", "combine")}
             probe = _native.probe(block.threads, 1 << 28, 1)["read_gb_s"]
-            got.append({"ours": ours, "numpy": seconds(numpy_forward, arrays, x), "probe": probe, "gb_s": distinct * expert_bytes / ours / 1e9,
-                        "torch": seconds(torch_forward, torch, tensors, torch.from_numpy(x)) if torch else float("nan"),
-                        "share": (parts["routing"] + parts["dispatch"]) / ours})
-        row = {"batch": n, **{f"{k}_ms": median(g[k] for g in got) * 1e3 for k in ("ours", "numpy", "torch")},
-               "gb_s": median(g["gb_s"] for g in got), "of_probe": median(g["gb_s"] / g["probe"] for g in got),
-               "x_numpy": median(g["numpy"] / g["ours"] for g in got), "x_torch": median(g["torch"] / g["ours"] for g in got),
-               "routing_dispatch_share": median(g["share"] for g in got)}
+            got.append(
+                {
+                    "ours": ours,
+                    "numpy": seconds(numpy_forward, arrays, x),
+                    "probe": probe,
+                    "gb_s": distinct * expert_bytes / ours / 1e9,
+                    "torch": seconds(torch_forward, torch, tensors, torch.from_numpy(x)) if torch else float("nan"),
+                    "share": (parts["routing"] + parts["dispatch"]) / ours,
+                }
+            )
+        row = {
+            "batch": n,
+            **{f"{k}_ms": median(g[k] for g in got) * 1e3 for k in ("ours", "numpy", "torch")},
+            "gb_s": median(g["gb_s"] for g in got),
+            "of_probe": median(g["gb_s"] / g["probe"] for g in got),
+            "x_numpy": median(g["numpy"] / g["ours"] for g in got),
+            "x_torch": median(g["torch"] / g["ours"] for g in got),
+            "routing_dispatch_share": median(g["share"] for g in got),
+        }
         rows.append(row)
         if not a.json:
-            print("batch {batch}: {ours_ms:7.2f} ms   numpy {numpy_ms:7.2f} ms ({x_numpy:.2f}x)   torch {torch_ms:7.2f} ms ({x_torch:.2f}x)   "
-                  "{gb_s:5.1f} GB/s, {of_probe:.0%} of the probe   routing + dispatch {routing_dispatch_share:.2%}".format(**row), flush=True)
+            print(
+                "batch {batch}: {ours_ms:7.2f} ms   numpy {numpy_ms:7.2f} ms ({x_numpy:.2f}x)   "
+                "torch {torch_ms:7.2f} ms ({x_torch:.2f}x)   "
+                "{gb_s:5.1f} GB/s, {of_probe:.0%} of the probe   routing + dispatch "
+                "{routing_dispatch_share:.2%}".format(
+                    **row
+                ),
+                flush=True,
+            )
     return rows
 
 
 def switches(path, a):
     """Each property switched off in turn: ratio of its time to the default's (over 1: the property pays)."""
     rng = np.random.default_rng(2)
-    settings = {"default (mapped)": {}, "not grouped": {"_grouped": False}, "pinned": {"pin": "auto"}, "read into memory": {"load": "read"},
-                "read, off the cache line by 4 bytes": {"load": "read", "_skew": 4}, "one thread": {"threads": 1}}
+    settings = {
+        "default (mapped)": {},
+        "not grouped": {"_grouped": False},
+        "pinned": {"pin": "auto"},
+        "read into memory": {"load": "read"},
+        "read, off the cache line by 4 bytes": {"load": "read", "_skew": 4},
+        "one thread": {"threads": 1},
+    }
     rows = []
     for n in sorted({1, max(a.batches)}):
         blocks = {k: MoEBlock(path, max_batch=n, **{"threads": a.threads or None, **kw}) for k, kw in settings.items()}
         times = {k: [] for k in blocks}
         for _ in range(a.rounds):
             # skewed loads, so that there is something to group: a few directions rule the router
-            x = rng.standard_normal((1, a.hidden), dtype=np.float32) + 0.3 * rng.standard_normal((n, a.hidden), dtype=np.float32)
+            x = rng.standard_normal((1, a.hidden), dtype=np.float32) + 0.3 * rng.standard_normal(
+                (n, a.hidden), dtype=np.float32
+            )
             for k, b in blocks.items():
                 b.forward(x)
                 times[k].append(min(seconds(b.forward, x) for _ in range(2)))
         base = times["default (mapped)"]
         for k, t in times.items():
-            row = {"batch": n, "setting": k, "ms": median(t) * 1e3, "ratio": median(v / b for v, b in zip(t, base, strict=True))}
+            row = {
+                "batch": n,
+                "setting": k,
+                "ms": median(t) * 1e3,
+                "ratio": median(v / b for v, b in zip(t, base, strict=True)),
+            }
             rows.append(row)
             if not a.json:
-                print("batch {batch}: {setting:38s} {ms:7.2f} ms   {ratio:.2f} of the default's time".format(**row), flush=True)
+                print(
+                    "batch {batch}: {setting:38s} {ms:7.2f} ms   {ratio:.2f} of the default's time".format(**row),
+                    flush=True,
+                )
         del blocks
     return rows
 

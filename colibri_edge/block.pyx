@@ -510,8 +510,15 @@ class BlockError(RuntimeError):
 
 
 def _find_default_threads() -> int:
+    import os
+
     from colibri_edge.limits import cpu_quota_millicores
 
+    named = os.environ.get("COLIBRI_EDGE_THREADS", "")
+    if named:
+        if not (named.isdecimal() and 1 <= int(named) <= 256):
+            raise ImportError(f"COLIBRI_EDGE_THREADS={named!r}, wanted 1 to 256")
+        return int(named)
     return cl_default_threads(cpu_quota_millicores() or 0)
 
 

@@ -1,11 +1,13 @@
 """Version 1 of the `.colibri` file, one float32 MoE block: writer, reader in numpy, and `export_block`.
 
-    header (32 bytes) | router [hidden, experts] | per expert: w1 [hidden, inter], if gated w3 [hidden, inter], w2 [inter, hidden]
+    header (32 bytes) | router [hidden, experts]
+    | per expert: w1 [hidden, inter], if gated w3 [hidden, inter], w2 [inter, hidden]
 
-Owns: the layout, finding the matrices of a torch module or of named tensors, and the check after writing: the file is read
-again and compared with the source, the router column by column, before it gets its name. Refuses: experts of unequal shape, tensors
-it does not use, activations that version 1 cannot say. docs/block.md is the specification.
+Owns: the layout, finding the matrices of a torch module or of named tensors, and the check after writing: the file is
+read again and compared with the source, the router column by column, before it gets its name. Refuses: experts of
+unequal shape, tensors it does not use, activations that version 1 cannot say. docs/block.md is the specification.
 """
+
 from __future__ import annotations
 
 import os
@@ -21,18 +23,29 @@ __all__ = ["Block", "export_block", "read_block"]
 
 MAGIC = bytes.fromhex("C04C314252310000")
 MAGIC_ASCII = b"C0L1BR1\0"
-HEADER = struct.Struct("<8sBBHHHIIQ")      # magic, version, flags, experts, top_k, zero, hidden, intermediate, payload bytes
+HEADER = struct.Struct(
+    "<8sBBHHHIIQ"
+)  # magic, version, flags, experts, top_k, zero, hidden, intermediate, payload bytes
 ACTIVATIONS = ("relu", "gelu_tanh", "silu")
-# Names of activation classes and of config strings -> ours. "gelu" with erf is another function: version 1 cannot say it.
+# Names of activation classes and of config strings -> ours. "gelu" with erf is another function, which version 1 cannot
+# say.
 _ACT_NAMES = {
-    "relu": "relu", "silu": "silu", "siluactivation": "silu", "swish": "silu", "gelu_tanh": "gelu_tanh", "gelu_new": "gelu_tanh",
-    "gelu_pytorch_tanh": "gelu_tanh", "gelutanh": "gelu_tanh", "pytorchgelutanh": "gelu_tanh", "newgeluactivation": "gelu_tanh",
+    "relu": "relu",
+    "silu": "silu",
+    "siluactivation": "silu",
+    "swish": "silu",
+    "gelu_tanh": "gelu_tanh",
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "gelutanh": "gelu_tanh",
+    "pytorchgelutanh": "gelu_tanh",
+    "newgeluactivation": "gelu_tanh",
 }
 
 
 @dataclass(frozen=True)
 class Block:
-    """A block in numpy. router [hidden, E]; w1, w3 [E, hidden, inter] (w3 None: not gated); w2 [E, inter, hidden]; float32."""
+    """A block in float32. router [hidden, E]; w1, w3 [E, hidden, inter] (w3 None: not gated); w2 [E, inter, hidden]."""
 
     router: np.ndarray
     w1: np.ndarray
@@ -60,23 +73,38 @@ def read_block(path) -> Block:
     _, version, flags, experts, top_k, zero, hidden, inter, payload = HEADER.unpack(head)
     gated = bool(flags & 2)
     want = 4 * (hidden * experts + experts * (3 if gated else 2) * hidden * inter)
-    if version != 1 or not flags & 1 or zero or flags >> 5 or flags >> 2 & 3 == 3 or payload != want or size != want + HEADER.size:
-        raise ValueError(f"{path}: not a whole version 1 file: version {version}, flags {flags:#x}, payload "
-                         f"{payload}, wanted {want}, file {size} bytes")
+    if (
+        version != 1
+        or not flags & 1
+        or zero
+        or flags >> 5
+        or flags >> 2 & 3 == 3
+        or payload != want
+        or size != want + HEADER.size
+    ):
+        raise ValueError(
+            f"{path}: not a whole version 1 file: version {version}, flags {flags:#x}, payload {payload}, "
+            f"wanted {want}, file {size} bytes"
+        )
     raw = np.memmap(path, np.float32, "r", HEADER.size, (want // 4,))
     side = hidden * inter
-    each = raw[hidden * experts:].reshape(experts, -1)
+    each = raw[hidden * experts :].reshape(experts, -1)
     return Block(
-        raw[:hidden * experts].reshape(hidden, experts), each[:, :side].reshape(experts, hidden, inter),
-        each[:, -side:].reshape(experts, inter, hidden), each[:, side:2 * side].reshape(experts, hidden, inter) if gated else None,
-        top_k, ACTIVATIONS[flags >> 2 & 3], bool(flags & 16),
+        raw[: hidden * experts].reshape(hidden, experts),
+        each[:, :side].reshape(experts, hidden, inter),
+        each[:, -side:].reshape(experts, inter, hidden),
+        each[:, side : 2 * side].reshape(experts, hidden, inter) if gated else None,
+        top_k,
+        ACTIVATIONS[flags >> 2 & 3],
+        bool(flags & 16),
     )
 
 
 # -- finding the matrices ----------------------------------------------------------------------------------------------
 
+
 class _Source:
-    """Where the matrices come from: `router` [hidden, E] and `expert(e)` -> (w1, w3 or None, w2), as the file wants them."""
+    """Where the matrices come from: `router` [hidden, E] and `expert(e)` -> (w1, w3 or None, w2), as in the file."""
 
     def __init__(self, router, count: int, expert, gated: bool):
         self.router, self.count, self.expert, self.gated = router, count, expert, gated
@@ -85,14 +113,28 @@ class _Source:
 def _from_arrays(d: Mapping) -> _Source:
     w1, w2, w3 = d["w1"], d["w2"], d.get("w3")
     if len(w2) != len(w1) or (w3 is not None and len(w3) != len(w1)):
-        raise ValueError(f"w1 has {len(w1)} experts, w2 {len(w2)}, w3 {len(w3) if w3 is not None else 'none'}: want "
-                         f"the same number")
-    return _Source(_array(d["router"]), len(w1), lambda e: (
-        _array(w1[e]), None if w3 is None else _array(w3[e]), _array(w2[e])), w3 is not None)
+        raise ValueError(
+            f"w1 has {len(w1)} experts, w2 {len(w2)}, w3 {len(w3) if w3 is not None else 'none'}: want the same number"
+        )
+    return _Source(
+        _array(d["router"]),
+        len(w1),
+        lambda e: (_array(w1[e]), None if w3 is None else _array(w3[e]), _array(w2[e])),
+        w3 is not None,
+    )
 
 
 _EXPERT = re.compile(r"experts\.(\d+)\.(w1|w2|w3|gate_proj|up_proj|down_proj|fc1|fc2)\.weight")
-_ROLE = {"w1": "w1", "gate_proj": "w1", "fc1": "w1", "w3": "w3", "up_proj": "w3", "w2": "w2", "down_proj": "w2", "fc2": "w2"}
+_ROLE = {
+    "w1": "w1",
+    "gate_proj": "w1",
+    "fc1": "w1",
+    "w3": "w3",
+    "up_proj": "w3",
+    "w2": "w2",
+    "down_proj": "w2",
+    "fc2": "w2",
+}
 
 
 def _from_tensors(tensors: Mapping, shared: str) -> _Source:
@@ -100,8 +142,10 @@ def _from_tensors(tensors: Mapping, shared: str) -> _Source:
     left = dict(tensors)
     dropped = [n for n in left if n.startswith(("shared_expert.", "shared_experts.", "shared_expert_gate."))]
     if dropped and shared != "leave_out":
-        raise ValueError(f"the block has a shared expert ({dropped[0]}), which version 1 cannot hold; "
-                         "shared='leave_out' exports the routed experts alone")
+        raise ValueError(
+            f"the block has a shared expert ({dropped[0]}), which version 1 cannot hold; shared='leave_out' exports "
+            "the routed experts alone"
+        )
     for n in dropped:
         del left[n]
     gate = left.pop("gate.weight", None)
@@ -113,8 +157,10 @@ def _from_tensors(tensors: Mapping, shared: str) -> _Source:
     else:
         source = _separate(_array(gate).T, left)
     if left:
-        raise ValueError(f"tensors that version 1 has no place for: {sorted(left)[:6]}; a bias or another layout is "
-                         "not dropped silently")
+        raise ValueError(
+            f"tensors that version 1 has no place for: {sorted(left)[:6]}; a bias or another layout is not "
+            "dropped silently"
+        )
     return source
 
 
@@ -122,12 +168,14 @@ def _fused(router: np.ndarray, fused, down) -> _Source:
     """gate_up_proj [E, 2 I, H] with the gates first, down_proj [E, H, I]."""
     e, two, h = fused.shape
     if tuple(down.shape) != (e, h, two // 2):
-        raise ValueError(f"experts.gate_up_proj is {tuple(fused.shape)} and experts.down_proj {tuple(down.shape)}: want "
-                         f"[E, 2 I, hidden] and [E, hidden, I]")
+        raise ValueError(
+            f"experts.gate_up_proj is {tuple(fused.shape)} and experts.down_proj {tuple(down.shape)}: want "
+            f"[E, 2 I, hidden] and [E, hidden, I]"
+        )
 
     def expert(i: int):
         both = _array(fused[i])
-        return both[:two // 2].T, both[two // 2:].T, _array(down[i]).T
+        return both[: two // 2].T, both[two // 2 :].T, _array(down[i]).T
 
     return _Source(router, e, expert, True)
 
@@ -141,23 +189,37 @@ def _separate(router: np.ndarray, left: dict) -> _Source:
             found.setdefault(int(m[1]), {})[_ROLE[m[2]]] = name
     ids = sorted(found)
     if ids != list(range(len(ids))) or not ids:
-        raise ValueError(f"expert ids are {ids[:12]}{'...' if len(ids) > 12 else ''}: want 0 to {router.shape[1] - 1} "
-                         f"without a gap")
+        raise ValueError(
+            f"expert ids are {ids[:12]}{'...' if len(ids) > 12 else ''}: want 0 to {router.shape[1] - 1} without a gap"
+        )
     roles = set(found[0])
     for i in ids:
         if set(found[i]) != roles or not {"w1", "w2"} <= roles:
-            raise ValueError(f"expert {i} has the matrices {sorted(found[i].values())}, expert 0 {sorted(found[0].values())}")
+            raise ValueError(
+                f"expert {i} has the matrices {sorted(found[i].values())}, expert 0 {sorted(found[0].values())}"
+            )
     tensors = {i: {role: left.pop(name) for role, name in found[i].items()} for i in ids}
     gated = "w3" in roles
-    return _Source(router, len(ids), lambda i: (
-        _array(tensors[i]["w1"]).T, _array(tensors[i]["w3"]).T if gated else None, _array(tensors[i]["w2"]).T), gated)
+    return _Source(
+        router,
+        len(ids),
+        lambda i: (
+            _array(tensors[i]["w1"]).T,
+            _array(tensors[i]["w3"]).T if gated else None,
+            _array(tensors[i]["w2"]).T,
+        ),
+        gated,
+    )
 
 
 def _activation(module) -> str | None:
-    """Our name of a module's activation; None where it has none we can see. ValueError for one that version 1 cannot say."""
+    """Our name of a module's activation; None where none can be seen. ValueError for one that version 1 cannot say."""
     experts = getattr(module, "experts", None)
     first = experts[0] if hasattr(experts, "__getitem__") and len(experts) else experts
-    fn = next((getattr(o, a) for o in (experts, first, module) for a in ("act_fn", "act", "activation_fn") if hasattr(o, a)), None)
+    fn = next(
+        (getattr(o, a) for o in (experts, first, module) for a in ("act_fn", "act", "activation_fn") if hasattr(o, a)),
+        None,
+    )
     if fn is None:
         return None
     name = getattr(fn, "__name__", type(fn).__name__)
@@ -175,11 +237,12 @@ def _facts(module) -> dict:
             if out[key] is None and hasattr(holder, name):
                 out[key] = getattr(holder, name)
     if out["renormalise"] is None and "Mixtral" in type(module).__name__:
-        out["renormalise"] = True      # Mixtral always divides by the sum of the chosen ones
+        out["renormalise"] = True  # Mixtral always divides by the sum of the chosen ones
     return out
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
+
 
 def _checked(source: _Source) -> Iterator[tuple[np.ndarray, ...]]:
     """The matrices of each expert, all of the first one's shapes."""
@@ -190,12 +253,15 @@ def _checked(source: _Source) -> Iterator[tuple[np.ndarray, ...]]:
         shapes = tuple(m.shape for m in (w1, w3, w2) if m is not None)
         first = first or shapes
         if shapes != first:
-            raise ValueError(f"expert {e} has shapes {shapes}, expert 0 {first}: non-uniform experts are refused, "
-                             f"because the pool and "
-                             "the dispatch of a block are sized for one shape")
+            raise ValueError(
+                f"expert {e} has shapes {shapes}, expert 0 {first}: non-uniform experts are refused, because the pool "
+                "and the dispatch of a block are sized for one shape"
+            )
         if w1.shape[0] != hidden or w2.shape != w1.shape[::-1] or (w3 is not None and w3.shape != w1.shape):
-            raise ValueError(f"expert {e}: shapes {shapes} do not fit hidden size {hidden}: want w1 and w3 [hidden, inter], w2 "
-                             "[inter, hidden]")
+            raise ValueError(
+                f"expert {e}: shapes {shapes} do not fit hidden size {hidden}: want w1 and w3 [hidden, inter], w2 "
+                "[inter, hidden]"
+            )
         yield tuple(m for m in (w1, w3, w2) if m is not None)
 
 
@@ -212,16 +278,24 @@ def _compare(path, source: _Source) -> None:
                 raise OSError(f"{path}: expert {e} reads back differently; the disk or the exporter is at fault")
 
 
-def export_block(source, path, *, top_k: int | None = None, activation: str | None = None, renormalise: bool | None = None,
-                 shared: str = "refuse", ascii_magic: bool = False) -> None:
+def export_block(
+    source,
+    path,
+    *,
+    top_k: int | None = None,
+    activation: str | None = None,
+    renormalise: bool | None = None,
+    shared: str = "refuse",
+    ascii_magic: bool = False,
+) -> None:
     """Writes one MoE block as a version-1 `.colibri` file, for `MoEBlock` and the C API.
 
-    source: a torch module of transformers (Mixtral, Qwen2-MoE, Qwen3-MoE, OLMoE; fused or one tensor per expert), its named
-    tensors, or a mapping of arrays: "router" [hidden, E], "w1" [E, hidden, inter], "w2" [E, inter, hidden] and, gated, "w3" like
-    w1 (y = x W). A module says top_k, activation ("relu", "gelu_tanh", "silu") and renormalise itself; else they have to be given
-    (renormalise: False). shared="leave_out" drops a shared expert, which the file cannot hold.
+    source: a torch module of transformers (Mixtral, Qwen2-MoE, Qwen3-MoE, OLMoE; fused or one tensor per expert), its
+    named tensors, or a mapping of arrays: "router" [hidden, E], "w1" [E, hidden, inter], "w2" [E, inter, hidden] and,
+    gated, "w3" like w1 (y = x W). A module says top_k, activation ("relu", "gelu_tanh", "silu") and renormalise itself;
+    else they have to be given (renormalise: False). shared="leave_out" drops a shared expert, which the file cannot hold.
 
-    The file is written under a temporary name, read again, compared, and then renamed. ValueError says what does not fit.
+    The file is written under a temporary name, read again, compared, then renamed. ValueError says what does not fit.
     """
     facts = {"top_k": None, "renormalise": None}
     if hasattr(source, "state_dict"):
@@ -235,13 +309,16 @@ def export_block(source, path, *, top_k: int | None = None, activation: str | No
     top_k = facts["top_k"] if top_k is None else top_k
     renormalise = bool(facts["renormalise"] if renormalise is None else renormalise)
     if top_k is None or activation is None:
-        raise ValueError(f"top_k={top_k}, activation={activation}: the source does not say them, so they have to be given")
+        raise ValueError(
+            f"top_k={top_k}, activation={activation}: the source does not say them, so they have to be given"
+        )
     if activation not in ACTIVATIONS:
         raise ValueError(f"activation {activation!r}: version 1 knows {', '.join(ACTIVATIONS)}")
     if src.router.ndim != 2 or src.router.shape[1] != src.count or not 1 <= top_k <= src.count <= 65535:
-        raise ValueError(f"router {src.router.shape}, {src.count} experts, top_k {top_k}: want router [hidden, "
-                         f"experts] and 1 <= top_k <= "
-                         "experts <= 65535")
+        raise ValueError(
+            f"router {src.router.shape}, {src.count} experts, top_k {top_k}: want router [hidden, experts] and 1 <= top_k "
+            "<= experts <= 65535"
+        )
     _write(src, os.fspath(path), top_k, activation, renormalise, MAGIC_ASCII if ascii_magic else MAGIC)
 
 

@@ -1,4 +1,5 @@
 """The MoE block against a float64 reference, its file, and the ways it refuses."""
+
 import itertools
 import os
 import struct
@@ -18,7 +19,7 @@ MAX_TOP_K, MAX_BATCH = constants()["max_top_k"], constants()["max_batch"]
 ACTS = {
     "relu": lambda x: np.maximum(x, 0),
     "silu": lambda x: x / (1 + np.exp(-x)),
-    "gelu_tanh": lambda x: 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x ** 3))),
+    "gelu_tanh": lambda x: 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))),
 }
 
 
@@ -104,7 +105,7 @@ def test_ragged_loads(write):
     n = min(24, MAX_BATCH)
     x = np.abs(np.random.default_rng(2).standard_normal((n, 64))).astype(np.float32)
     one = {**d, "router": np.zeros_like(d["router"])}
-    one["router"][:, 5] = 1.0           # all tokens to expert 5, then by the tie rule to expert 0
+    one["router"][:, 5] = 1.0  # all tokens to expert 5, then by the tie rule to expert 0
     block = MoEBlock(write(one), max_batch=n)
     assert relative(block.forward(x), reference(one, x, 2, "silu", True)) < 1e-5
     assert block.expert_uses == [n, 0, 0, 0, 0, n, 0, 0, 0, 0, 0, 0]
@@ -118,11 +119,18 @@ def test_threads_batches_loading_and_pinning_do_not_change_results(write):
     n = min(3, MAX_BATCH)
     x = np.random.default_rng(4).standard_normal((n, 256)).astype(np.float32)
     want = MoEBlock(path, threads=1, max_batch=n).forward(x)
-    for kw in ({"threads": 2}, {"threads": 4}, {"load": "read"}, {"pin": "auto", "threads": 2}, {"_grouped": False}, {"_skew": 4},
-               {"load": "read", "_skew": 12}):
+    for kw in (
+        {"threads": 2},
+        {"threads": 4},
+        {"load": "read"},
+        {"pin": "auto", "threads": 2},
+        {"_grouped": False},
+        {"_skew": 4},
+        {"load": "read", "_skew": 12},
+    ):
         assert np.array_equal(MoEBlock(path, max_batch=n, **kw).forward(x), want), kw
     one = MoEBlock(path, max_batch=1)
-    assert np.array_equal(np.concatenate([one.forward(x[i:i + 1]) for i in range(n)]), want)
+    assert np.array_equal(np.concatenate([one.forward(x[i : i + 1]) for i in range(n)]), want)
 
 
 def test_ten_thousandfold_activations_do_not_overflow(write):
@@ -144,7 +152,7 @@ def test_routing_and_expert_errors(write):
         block.forward(x)
     assert e.value.code == -2
     x[0, 17] = 1
-    assert np.array_equal(block.forward(x), good)      # an error leaves nothing behind
+    assert np.array_equal(block.forward(x), good)  # an error leaves nothing behind
     bad = {**d, "w2": d["w2"].copy()}
     for i in range(12):
         bad["w2"][i, 0, 0] = np.inf if i % 2 else np.nan
@@ -172,29 +180,33 @@ def test_out_is_used_and_checked(write):
 
 # ---- the file ----
 
+
 def damage(path, at, data):
     raw = bytearray(path.read_bytes())
-    raw[at:at + len(data)] = data
+    raw[at : at + len(data)] = data
     path.write_bytes(raw)
     return path
 
 
-@pytest.mark.parametrize(("at", "data", "text"), [
-    (0, b"GGUF", "bad magic: found 47 47 55 46 52 31 00 00"),
-    (8, b"\x02", "a version 2 file, a whole model"),
-    (8, b"\x07", "version 7"),
-    (9, b"\x1a", "uniform_expert_shape is not set: experts of unequal size are refused"),
-    (9, b"\x1f", "flags 0x1f"),
-    (9, b"\x3b", "flags 0x3b"),
-    (14, b"\x01", "reserved 0x0001"),
-    (12, b"\x00\x00", "top_k 0, wanted 1 to 12"),
-    (12, b"\x0d\x00", "top_k 13, wanted 1 to 12"),
-    (10, b"\x00\x00", "0 experts"),
-    (16, struct.pack("<I", 0), "hidden 0"),
-    (20, struct.pack("<I", 0xFFFFFFFF), "intermediate 4294967295"),
-    (20, struct.pack("<I", 97), "its sizes ask for"),
-    (24, struct.pack("<Q", 1), "header says 1 payload bytes"),
-])
+@pytest.mark.parametrize(
+    ("at", "data", "text"),
+    [
+        (0, b"GGUF", "bad magic: found 47 47 55 46 52 31 00 00"),
+        (8, b"\x02", "a version 2 file, a whole model"),
+        (8, b"\x07", "version 7"),
+        (9, b"\x1a", "uniform_expert_shape is not set: experts of unequal size are refused"),
+        (9, b"\x1f", "flags 0x1f"),
+        (9, b"\x3b", "flags 0x3b"),
+        (14, b"\x01", "reserved 0x0001"),
+        (12, b"\x00\x00", "top_k 0, wanted 1 to 12"),
+        (12, b"\x0d\x00", "top_k 13, wanted 1 to 12"),
+        (10, b"\x00\x00", "0 experts"),
+        (16, struct.pack("<I", 0), "hidden 0"),
+        (20, struct.pack("<I", 0xFFFFFFFF), "intermediate 4294967295"),
+        (20, struct.pack("<I", 97), "its sizes ask for"),
+        (24, struct.pack("<Q", 1), "header says 1 payload bytes"),
+    ],
+)
 def test_damaged_headers_are_refused(write, at, data, text):
     path = damage(write(make(17)), at, data)
     with pytest.raises(RuntimeError) as e:
@@ -205,8 +217,11 @@ def test_damaged_headers_are_refused(write, at, data, text):
 def test_cut_extended_and_absent_files(write, tmp_path):
     path = write(make(17))
     raw = path.read_bytes()
-    for data, text in ((raw[:20], "shorter than a header"), (raw[:-4], "it is cut or damaged"),
-                       (raw + b"0000", "it is cut or damaged")):
+    for data, text in (
+        (raw[:20], "shorter than a header"),
+        (raw[:-4], "it is cut or damaged"),
+        (raw + b"0000", "it is cut or damaged"),
+    ):
         path.write_bytes(data)
         with pytest.raises(RuntimeError, match=text):
             MoEBlock(path)
@@ -221,11 +236,12 @@ def test_cut_extended_and_absent_files(write, tmp_path):
 def test_header_is_exact(write):
     d = make(19, 8, 16, 3)
     raw = write(d, top_k=1, activation="gelu_tanh", renormalise=True).read_bytes()
-    assert raw[:32] == bytes.fromhex("C04C314252310000") + struct.pack("<BBHHHIIQ", 1, 1 | 2 | 1 << 2 | 1 << 4, 3, 1, 0,
-                                      8, 16, len(raw) - 32)
-    assert raw[32:32 + 4 * 24] == d["router"].tobytes()
+    assert raw[:32] == bytes.fromhex("C04C314252310000") + struct.pack(
+        "<BBHHHIIQ", 1, 1 | 2 | 1 << 2 | 1 << 4, 3, 1, 0, 8, 16, len(raw) - 32
+    )
+    assert raw[32 : 32 + 4 * 24] == d["router"].tobytes()
     first = b"".join(m.tobytes() for m in (d["w1"][0], d["w3"][0], d["w2"][0]))
-    assert raw[32 + 96:32 + 96 + len(first)] == first
+    assert raw[32 + 96 : 32 + 96 + len(first)] == first
     back = read_block(write(d))
     assert all(np.array_equal(getattr(back, k), d[k]) for k in d)
 
@@ -245,34 +261,55 @@ def test_every_expert_is_at_its_place(write):
 def test_export_refuses_what_it_would_lose(tmp_path):
     d = make(21, 8, 16, 4)
     path = tmp_path / "x.colibri"
-    uneven = {**d, "w1": [*d["w1"][:3], d["w1"][3][:, :8]], "w2": [*d["w2"][:3], d["w2"][3][:8]],
-              "w3": [*d["w3"][:3], d["w3"][3][:, :8]]}
+    uneven = {
+        **d,
+        "w1": [*d["w1"][:3], d["w1"][3][:, :8]],
+        "w2": [*d["w2"][:3], d["w2"][3][:8]],
+        "w3": [*d["w3"][:3], d["w3"][3][:, :8]],
+    }
     with pytest.raises(ValueError, match="expert 3 has shapes .* non-uniform experts are refused"):
         export_block(uneven, path, top_k=2, activation="silu")
     names = {"gate.weight": d["router"].T, "experts.0.w1.weight": d["w1"][0].T, "experts.0.w2.weight": d["w2"][0].T}
     with pytest.raises(ValueError, match="expert ids are .0, 2."):
-        export_block({**names, "experts.2.w1.weight": d["w1"][0].T, "experts.2.w2.weight": d["w2"][0].T}, path, top_k=1,
-                     activation="relu")
+        export_block(
+            {**names, "experts.2.w1.weight": d["w1"][0].T, "experts.2.w2.weight": d["w2"][0].T},
+            path,
+            top_k=1,
+            activation="relu",
+        )
     with pytest.raises(ValueError, match="no place for: .'experts.0.w1.bias'"):
-        export_block({"gate.weight": d["router"].T[:1], **dict(list(names.items())[1:]),
-                      "experts.0.w1.bias": d["w1"][0][0]}, path, top_k=1,
-                     activation="relu")
+        export_block(
+            {"gate.weight": d["router"].T[:1], **dict(list(names.items())[1:]), "experts.0.w1.bias": d["w1"][0][0]},
+            path,
+            top_k=1,
+            activation="relu",
+        )
     with pytest.raises(ValueError, match="they have to be given"):
         export_block(d, path, top_k=2)
     with pytest.raises(ValueError, match="version 1 knows relu, gelu_tanh, silu"):
         export_block(d, path, top_k=2, activation="tanh")
     with pytest.raises(ValueError, match="top_k 5"):
         export_block(d, path, top_k=5, activation="silu")
-    assert os.listdir(tmp_path) == []       # neither the file nor a temporary one
+    assert os.listdir(tmp_path) == []  # neither the file nor a temporary one
 
 
 TORCH = {
     "mixtral": ("MixtralConfig", "MixtralSparseMoeBlock", {"intermediate_size": 48, "num_local_experts": 12}),
-    "qwen2_moe": ("Qwen2MoeConfig", "Qwen2MoeSparseMoeBlock", {"moe_intermediate_size": 48, "num_experts": 12,
-                  "shared_expert_intermediate_size": 16}),
-    "qwen3_moe": ("Qwen3MoeConfig", "Qwen3MoeSparseMoeBlock",
-                  {"moe_intermediate_size": 48, "num_experts": 12, "norm_topk_prob": True}),
-    "olmoe": ("OlmoeConfig", "OlmoeSparseMoeBlock", {"intermediate_size": 48, "num_experts": 12, "norm_topk_prob": False}),
+    "qwen2_moe": (
+        "Qwen2MoeConfig",
+        "Qwen2MoeSparseMoeBlock",
+        {"moe_intermediate_size": 48, "num_experts": 12, "shared_expert_intermediate_size": 16},
+    ),
+    "qwen3_moe": (
+        "Qwen3MoeConfig",
+        "Qwen3MoeSparseMoeBlock",
+        {"moe_intermediate_size": 48, "num_experts": 12, "norm_topk_prob": True},
+    ),
+    "olmoe": (
+        "OlmoeConfig",
+        "OlmoeSparseMoeBlock",
+        {"intermediate_size": 48, "num_experts": 12, "norm_topk_prob": False},
+    ),
 }
 
 
@@ -314,6 +351,7 @@ def test_transformers_blocks(family, tmp_path):
 
 # ---- threads, BLAS, fork ----
 
+
 def test_blas_is_loaded_only_when_needed_and_held_to_one_thread(write):
     path = write(make(23))
     code = f"""
@@ -351,8 +389,9 @@ def test_missing_blas_is_named(write):
     n = min(64, MAX_BATCH)
     code = f"from colibri_edge import MoEBlock; MoEBlock({str(path)!r}, max_batch={n}, _blas_from=1)"
     for value, text in (("", "no BLAS for float32 experts"), ("/none.so", "cannot load the BLAS /none.so")):
-        p = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
-                           env={**os.environ, "COLIBRI_EDGE_BLAS": value})
+        p = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "COLIBRI_EDGE_BLAS": value}
+        )
         assert p.returncode and text in p.stderr and "scipy-openblas32" in p.stderr
 
 
@@ -367,7 +406,8 @@ x = np.random.default_rng(0).standard_normal(({min(8, MAX_BATCH)}, 256)).astype(
 want = block.forward(x)
 pid = os.fork()
 if pid == 0:
-    os._exit(0 if np.array_equal(block.forward(x), want) and np.array_equal(MoEBlock({str(path)!r}).forward(x), want) else 3)
+    fresh = MoEBlock({str(path)!r}).forward(x)
+    os._exit(0 if np.array_equal(block.forward(x), want) and np.array_equal(fresh, want) else 3)
 assert os.waitpid(pid, 0)[1] == 0
 assert np.array_equal(block.forward(x), want)
 """
@@ -383,7 +423,7 @@ def test_pin_says_whether_it_did(write):
     assert block.pinned == sys.platform.startswith(("linux", "win"))
     assert sum(block.expert_uses) == 1200
     if mask:
-        assert os.sched_getaffinity(0) == mask         # the caller's own mask is as before
+        assert os.sched_getaffinity(0) == mask  # the caller's own mask is as before
     with pytest.raises(ValueError, match="pin="):
         MoEBlock(block.path, pin="yes")
 
@@ -396,7 +436,31 @@ def test_pool_follows_the_formula(write):
     info = block.info()
     sizes = dict((name, size) for name, _, size in info["pool"])
     pairs = n * 2
-    assert sizes["scores"] == n * 16 * 4 and sizes["h: act(x W1)"] == pairs * 112 * 4
-    assert sizes["y: expert outputs"] == pairs * 80 * 4
+    assert (
+        sizes["scores"] == n * 16 * 4
+        and sizes["h: act(x W1)"] == pairs * 112 * 4
+        and sizes["y: expert outputs"] == pairs * 80 * 4
+    )
     assert info["pool_bytes"] == sum(-(-s // line) * line for s in sizes.values())
     assert all(offset % line == 0 for _, offset, _ in info["pool"])
+
+
+def test_info_prints_the_pool(write):
+    path = write(make(31))
+    p = subprocess.run([sys.executable, "-m", "colibri_edge", "info", str(path)], capture_output=True, text=True)
+    assert p.returncode == 0 and "12, top 2, renormalised" in p.stdout and "h: act(x W1)" in p.stdout, p.stderr
+    damage(path, 12, b"\x00\x00")
+    p = subprocess.run([sys.executable, "-m", "colibri_edge", "info", str(path)], capture_output=True, text=True)
+    assert p.returncode == 1 and "top_k 0, wanted 1 to 12" in p.stderr
+
+
+def test_thread_count_from_the_environment(write):
+    code = f"from colibri_edge import MoEBlock; print(MoEBlock({str(write(make(33)))!r}).threads)"
+    for value, want in (("3", "3\n"), ("x", "")):
+        p = subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "COLIBRI_EDGE_THREADS": value},
+        )
+        assert p.stdout == want and (want or "COLIBRI_EDGE_THREADS='x', wanted 1 to 256" in p.stderr)

@@ -1,4 +1,5 @@
 """Router, dispatch and pool: the choice, the weights, ties, refusals, and what the build options change."""
+
 import numpy as np
 import pytest
 
@@ -60,7 +61,7 @@ def test_infinities_and_nan():
     ids, w = route(np.array([[-inf, 2, -inf, 1, -inf]]), 2, True)
     assert ids.tolist() == [[1, 3]] and np.isfinite(w).all()
     ids, w = route(np.array([[-inf, -inf, 7, -inf, -inf]]), 2, False)
-    assert ids.tolist() == [[2, 0]] and w.tolist() == [[1, 0]]       # a -inf only where nothing finite is left
+    assert ids.tolist() == [[2, 0]] and w.tolist() == [[1, 0]]  # a -inf only where nothing finite is left
     for bad in ([0, nan, 1], [nan] * 3, [0, inf, 1], [-inf] * 3):
         for renormalise in (False, True):
             with pytest.raises(FloatingPointError):
@@ -73,12 +74,16 @@ def test_infinities_and_nan():
 def test_arguments_are_checked():
     for k in (0, 4, -1):
         with pytest.raises(ValueError, match=f"top_k={k} of 3 experts"):
-            router.route_scores(np.zeros((1, 3), np.float32), k, True, np.zeros((1, 3), np.int32), np.zeros((1, 3), np.float32))
+            router.route_scores(
+                np.zeros((1, 3), np.float32), k, True, np.zeros((1, 3), np.int32), np.zeros((1, 3), np.float32)
+            )
 
 
 def test_both_exponentials():
     """The table: relative error under 9e-6 inside [-10, 10], its ends included; outside, the polynomial."""
-    x = np.concatenate([np.linspace(-10, 10, 400001), [-10, 10, np.nextafter(np.float32(10), np.float32(0))]]).astype(np.float32)
+    x = np.concatenate([np.linspace(-10, 10, 400001), [-10, 10, np.nextafter(np.float32(10), np.float32(0))]]).astype(
+        np.float32
+    )
     table, poly = np.empty_like(x), np.empty_like(x)
     router.exp_table(x, table)
     router.exp_poly(x, poly)
@@ -100,7 +105,7 @@ def test_groups():
         want = {e: [p for p in range(tokens * k) if ids.flat[p] == e] for e in set(ids.flat)}
         assert dict(groups) == want
         loads = [(-len(pairs), e) for e, pairs in groups]
-        assert loads == sorted(loads)       # heaviest first, ties to the lower expert
+        assert loads == sorted(loads)  # heaviest first, ties to the lower expert
     assert dispatch.group(np.empty((0, 2), np.int32), 4) == []
     with pytest.raises(ValueError, match="expert 4 of token 0: want 0 to 3"):
         dispatch.group(np.array([[4]], np.int32), 4)

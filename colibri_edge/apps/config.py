@@ -1,8 +1,10 @@
 """`colibri-edge config`: facts of this installation for build scripts.
 
 Owns: compiler and linker flags for programs that use include/colibri.h, and embed.cfg, by which libcolibri finds this
-Python when it does not lie in the environment it belongs to (a development install). Refuses: flags that would not work, with the reason.
+Python when it does not lie in the environment it belongs to (a development install). Refuses: flags that would
+not work, with the reason.
 """
+
 from __future__ import annotations
 
 import os
@@ -44,10 +46,13 @@ def cflags() -> str:
     import colibri_edge
 
     package = Path(colibri_edge.__file__).resolve().parent
-    for folder in (package / "include", package.parent / "include"):     # installed; a source tree
+    for folder in (package / "include", package.parent / "include"):  # installed; a source tree
         if (folder / "colibri.h").is_file():
             return f"-I{folder}"
-    raise Fail(f"colibri.h is neither in {package / 'include'} nor in {package.parent / 'include'}: the installation is not whole")
+    raise Fail(
+        f"colibri.h is neither in {package / 'include'} nor in {package.parent / 'include'}: the installation is not "
+        "whole"
+    )
 
 
 def libs() -> str:
@@ -66,7 +71,11 @@ def python_library() -> Path:
     if os.name == "nt":
         return Path(sys.base_prefix) / "python3.dll"
     names = {sysconfig.get_config_var(v) for v in ("INSTSONAME", "LDLIBRARY")}
-    folders = {sysconfig.get_config_var("LIBDIR"), str(Path(sys.base_prefix) / "lib"), sysconfig.get_config_var("LIBPL")}
+    folders = {
+        sysconfig.get_config_var("LIBDIR"),
+        str(Path(sys.base_prefix) / "lib"),
+        sysconfig.get_config_var("LIBPL"),
+    }
     if sysconfig.get_config_var("MULTIARCH"):
         folders.add(f"/usr/lib/{sysconfig.get_config_var('MULTIARCH')}")
     for folder in sorted(filter(None, folders)):
@@ -75,8 +84,10 @@ def python_library() -> Path:
             if (".so" in name or name.endswith(".dylib")) and path.is_file():
                 return path
     version = "{}.{}".format(*sys.version_info)
-    raise Fail(f"this Python ({sys.executable}) has no shared library libpython{version}.so, which C programs need; install "
-               f"libpython{version} (Debian) or use a Python built with --enable-shared")
+    raise Fail(
+        f"this Python ({sys.executable}) has no shared library libpython{version}.so, which C programs need; install "
+        f"libpython{version} (Debian) or use a Python built with --enable-shared"
+    )
 
 
 def _library_folder() -> Path:
@@ -84,7 +95,9 @@ def _library_folder() -> Path:
 
     folder = Path(_capi.__file__).resolve().parent
     for built in (folder, *(p / "colibri_edge" / "capi" for p in folder.parents)):
-        if any((built / name).exists() for name in ("libcolibri.so", "libcolibri.dylib", "colibri.dll", "libcolibri.dll")):
+        if any(
+            (built / name).exists() for name in ("libcolibri.so", "libcolibri.dylib", "colibri.dll", "libcolibri.dll")
+        ):
             return built
     raise Fail(f"libcolibri is not beside {_capi.__file__}: the installation is not whole")
 

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from pathlib import Path
 
-from colibri_edge.apps.common import MODEL_HELP, OK, mib, table
+from colibri_edge.apps.common import MODEL_HELP, OK, Fail, mib, table
 
 HELP = "show what a model is made of and how much memory it needs"
 EXAMPLES = """\
@@ -24,9 +25,43 @@ def add_arguments(p) -> None:
 
 
 def main(args) -> int:
-    facts = describe(args.model)
-    print(json.dumps(facts, ensure_ascii=False) if args.json else render(facts))
+    block = _is_block(args.model)
+    facts = describe_block(args.model) if block else describe(args.model)
+    print(json.dumps(facts, ensure_ascii=False) if args.json else (render_block if block else render)(facts))
     return OK
+
+
+def _is_block(model: str) -> bool:
+    """Whether MODEL is a version 1 file: one MoE block."""
+    from colibri_edge.file import FileError, format_version
+
+    try:
+        return Path(model).is_file() and format_version(model) == 1
+    except (FileError, OSError):
+        return False        # `describe` says what it is or what is wrong
+
+
+def describe_block(path: str) -> dict:
+    """The facts of a block, with the slots of the pool that a forward works in (docs/block.md has the formula)."""
+    from colibri_edge.block import BlockError, MoEBlock
+
+    try:
+        return MoEBlock(path).info()
+    except BlockError as e:
+        raise Fail(str(e)) from None
+
+
+def render_block(f: dict) -> str:
+    """The facts of a block as tables."""
+    rows = [
+        ("experts", f"{f['num_experts']}, top {f['top_k']}{', renormalised' if f['renormalise'] else ''}"),
+        ("hidden size", f["hidden_size"]), ("intermediate size", f["intermediate_size"]),
+        ("activation", f["activation"] + (", gated" if f["gated"] else "")),
+        ("pool", f"{mib(f['pool_bytes'])} for {f['max_batch']} tokens and {f['threads']} threads"),
+    ]
+    slots = [("slot", "size"), *((name, mib(size)) for name, _, size in f["pool"] if size)]
+    return (f"{f['path']}: one MoE block, {mib(f['file_bytes'])}\n{table(rows, left=2, indent='  ')}\n\n"
+            f"{table(slots, indent='  ')}")
 
 
 def describe(model: str) -> dict:
