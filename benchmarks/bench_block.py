@@ -4,8 +4,8 @@
                                      [--rounds 9] [--json] [--sections throughput,switches,router] [--file PATH]
 
 Every round measures all contestants one after another on the same fresh tokens; medians over the rounds are printed,
-and ratios are medians of the rounds' own ratios, so that a noisy neighbour hits all alike. "GB/s" counts the weights of the
-distinct experts once.
+and ratios are medians of the rounds' own ratios, so that a noisy neighbour hits all alike. "GB/s" counts the weights of
+the distinct experts once.
 numpy and torch group by expert as the block does, read the same memory (the mapped file), and use as many threads.
 """
 

@@ -152,10 +152,8 @@ def _from_tensors(tensors: Mapping, shared: str) -> _Source:
     if gate is None:
         raise ValueError(f"no router: 'gate.weight' is missing among {sorted(tensors)[:6]}")
     fused, down = left.pop("experts.gate_up_proj", None), left.pop("experts.down_proj", None)
-    if fused is not None and down is not None:
-        source = _fused(_array(gate).T, fused, down)
-    else:
-        source = _separate(_array(gate).T, left)
+    router = _array(gate).T
+    source = _separate(router, left) if fused is None or down is None else _fused(router, fused, down)
     if left:
         raise ValueError(
             f"tensors that version 1 has no place for: {sorted(left)[:6]}; a bias or another layout is not "
@@ -293,7 +291,8 @@ def export_block(
     source: a torch module of transformers (Mixtral, Qwen2-MoE, Qwen3-MoE, OLMoE; fused or one tensor per expert), its
     named tensors, or a mapping of arrays: "router" [hidden, E], "w1" [E, hidden, inter], "w2" [E, inter, hidden] and,
     gated, "w3" like w1 (y = x W). A module says top_k, activation ("relu", "gelu_tanh", "silu") and renormalise itself;
-    else they have to be given (renormalise: False). shared="leave_out" drops a shared expert, which the file cannot hold.
+    else they have to be given (renormalise: False). shared="leave_out" drops a shared expert, which the
+    file cannot hold.
 
     The file is written under a temporary name, read again, compared, then renamed. ValueError says what does not fit.
     """
@@ -316,8 +315,8 @@ def export_block(
         raise ValueError(f"activation {activation!r}: version 1 knows {', '.join(ACTIVATIONS)}")
     if src.router.ndim != 2 or src.router.shape[1] != src.count or not 1 <= top_k <= src.count <= 65535:
         raise ValueError(
-            f"router {src.router.shape}, {src.count} experts, top_k {top_k}: want router [hidden, experts] and 1 <= top_k "
-            "<= experts <= 65535"
+            f"router {src.router.shape}, {src.count} experts, top_k {top_k}: want router [hidden, experts] and 1 <= "
+            "top_k <= experts <= 65535"
         )
     _write(src, os.fspath(path), top_k, activation, renormalise, MAGIC_ASCII if ascii_magic else MAGIC)
 
