@@ -89,7 +89,8 @@ def _machine_arguments(g) -> None:
     g.add_argument("-t", "--threads", type=whole(1, MAX_THREADS), metavar="N",
                    help="threads (default: the physical cores that this process may use)")
     g.add_argument("--ram", type=size, metavar="SIZE",
-                   help="ceiling on memory, such as 2GiB or 512M; a model that does not fit is refused")
+                   help="ceiling on memory, such as 2GiB or 512M: experts that do not fit are read from disk when needed; a "
+                        "model of which too little fits is refused")
     g.add_argument("--ctx", type=whole(1, 1 << 30), metavar="N",
                    help="context: most tokens of prompt and answer (default: the model's own, at most 4096)")
     g.add_argument("--kv", choices=("auto", "f32", "f16"), default="auto",
