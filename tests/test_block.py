@@ -15,7 +15,7 @@ from colibri_edge._native import constants
 from colibri_edge.blockfile import read_block
 from colibri_edge.core import blas
 
-MAX_TOP_K, MAX_BATCH = constants()["max_top_k"], constants()["max_batch"]
+MAX_TOP_K, MAX_BATCH, MAX_EXPERTS = (constants()[k] for k in ("max_top_k", "max_batch", "max_experts"))
 ACTS = {
     "relu": lambda x: np.maximum(x, 0),
     "silu": lambda x: x / (1 + np.exp(-x)),
@@ -92,6 +92,7 @@ def test_equals_float64(write, activation, gated, top_k):
 @pytest.mark.parametrize(("hidden", "inter", "experts"), [(1, 1, 1), (7, 5, 3), (33, 71, 9), (128, 200, 40)])
 @pytest.mark.parametrize("blas_from", [1, 4, 1 << 20])
 def test_odd_sizes_on_both_back_ends(write, hidden, inter, experts, blas_from):
+    experts = min(experts, MAX_EXPERTS)
     d = make(5, hidden, inter, experts, scale=0.5)
     k = min(2, experts)
     n = min(19, MAX_BATCH)
@@ -166,6 +167,20 @@ def test_routing_and_expert_errors(write):
         small.forward(np.ones((3, 64), np.float32))
     with pytest.raises(ValueError, match=f"max_batch {MAX_BATCH + 1}; this build takes 1 to {MAX_BATCH}"):
         MoEBlock(block.path, max_batch=MAX_BATCH + 1)
+
+
+def test_what_a_build_was_not_made_for_is_refused_with_the_numbers(write):
+    """A pinned build (docs/block.md) has small limits; this holds for any."""
+    if MAX_EXPERTS < 65535:
+        path = write(make(14, 1, 1, MAX_EXPERTS + 1), top_k=1)
+        n = MAX_EXPERTS + 1
+        with pytest.raises(RuntimeError, match=rf"{n} experts; this build takes 1 to {n - 1} .*-Dmax_experts={n}"):
+            MoEBlock(path)
+    if MAX_TOP_K < MAX_EXPERTS:
+        k = MAX_TOP_K + 1
+        path = write(make(14, 1, 1, k), top_k=k)
+        with pytest.raises(RuntimeError, match=rf"top_k {k}; this build takes at most {k - 1} .*-Dmax_top_k={k}"):
+            MoEBlock(path)
 
 
 def test_out_is_used_and_checked(write):

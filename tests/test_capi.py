@@ -392,7 +392,9 @@ def test_valgrind_finds_nothing_of_ours(flags, folder, tmp_path):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """A random whole model."""
+    """A random whole model: 12 experts, top 3."""
+    if constants()["max_top_k"] < 3 or constants()["max_experts"] < 12:
+        pytest.skip("this build is pinned to smaller models")
     sys.path.insert(0, str(ROOT / "tests" / "golden"))
     import make_golden
 
