@@ -404,6 +404,7 @@ cdef class Session:
         cl_aligned_free(self.arena)
         cl_aligned_free(self.kv)
         free(self.views)
+        free(self.rt.trace)
 
     @property
     def threads(self) -> int:
@@ -675,6 +676,27 @@ cdef class Session:
         if pos < 0 or pos > self.pos:
             raise ValueError(f"cannot rewind to {pos}, wanted 0 to {self.pos}")
         self.pos = pos
+
+    def start_trace(self, int tokens) -> None:
+        """Records which experts the next `tokens` tokens are routed to (routing(), anew)."""
+        cdef int64_t room = <int64_t>tokens * self.program.n_routed * (1 + self.program.max_top_k)
+        free(self.rt.trace)
+        self.rt.trace = <int32_t *>calloc(max(1, room), sizeof(int32_t))
+        if self.rt.trace == NULL:
+            raise MemoryError(f"no memory to trace {tokens} tokens")
+        self.rt.trace_room = room
+        self.rt.trace_len = 0
+
+    def routing(self) -> list:
+        """The recorded routing: (routed layer, experts in rank order) in the order of the passes."""
+        cdef int64_t i = 0
+        top_k = [f["top_k"] for f in (layer["ffn"] for layer in self.program.topology["layers"]) if f["kind"] == "moe"]
+        out = []
+        while i < self.rt.trace_len:
+            n = top_k[self.rt.trace[i]]
+            out.append((self.rt.trace[i], tuple(self.rt.trace[i + 1 + j] for j in range(n))))
+            i += 1 + n
+        return out
 
     def timing(self) -> dict:
         """Seconds spent per stage since the session was made."""

@@ -6,7 +6,7 @@ Refuses: a [tokens, k, hidden] buffer, and any order of the sum other than rank 
 A dense FFN is a shared expert without a gate and without routed ones.
 """
 from libc.stdint cimport int32_t
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 
 from colibri_edge._native cimport cl_expf, cl_pool_run
 from colibri_edge.core.dispatch cimport group_by_expert
@@ -179,6 +179,17 @@ cdef int32_t down_step(const pass_t *p, const expert_stack *s) noexcept nogil:
     return imax(1, imin(imin(by_tile, by_threads), imax(by_bytes, 1)))
 
 
+cdef void record(runtime *rt, const ffn_layer *l, const int32_t *ids, int32_t nt) noexcept nogil:
+    """Appends the routing of nt tokens to the trace; what no longer fits is left out."""
+    cdef int32_t t
+    for t in range(nt):
+        if rt.trace_len + 1 + l.top_k > rt.trace_room:
+            return
+        rt.trace[rt.trace_len] = l.routed.slot
+        memcpy(rt.trace + rt.trace_len + 1, ids + t * l.top_k, l.top_k * sizeof(int32_t))
+        rt.trace_len += 1 + l.top_k
+
+
 cdef int32_t tokens_that_fit(const runtime *rt, const ffn_layer *l, const ffn_buffers *b, int32_t t0, int32_t nt) noexcept nogil:
     """How many tokens from t0 on ask for no more distinct experts than fit in memory at once; at least one."""
     cdef int32_t t, r, distinct = 0, e
@@ -250,6 +261,8 @@ cdef int32_t ffn(runtime *rt, const ffn_layer *l, ffn_buffers *b, int32_t nt) no
     matmul(rt, &b.input, nt, jobs, njobs)
     if route(b.scores, <int32_t>b.ld_scores, nt, l.experts, l.top_k, l.renormalise, b.ids, b.weights):
         return -2
+    if rt.trace != NULL:
+        record(rt, l, b.ids, nt)
     while t < nt:  # one round, unless the experts of all tokens do not fit in memory at once
         n = tokens_that_fit(rt, l, b, t, nt)
         part = b[0]

@@ -39,6 +39,9 @@ ctypedef struct runtime:
     int32_t threads
     uint8_t **scratch       # [threads], each scratch_bytes
     size_t scratch_bytes
+    int32_t *trace          # routing as it happens: stack, then its top_k experts, per token and layer; NULL: not recorded
+    int64_t trace_len
+    int64_t trace_room
     int64_t ns[16]          # time per stage
     int64_t mark            # start of the running stage
     int32_t current
