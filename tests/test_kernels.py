@@ -2,6 +2,7 @@
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -37,11 +38,12 @@ def test_crc32c_in_pieces(n):
 
 def test_check_program(tmp_path):
     """Builds tests/check/check_kernels.c with the project's own build and runs it."""
-    if not shutil.which("meson") or not shutil.which("ninja"):
-        pytest.fail("meson and ninja are needed (pip install meson ninja)")
+    tools = {**os.environ, "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])}
     build = tmp_path / "build"
-    subprocess.run(["meson", "setup", str(build), str(ROOT), "-Dbuildtype=release"], check=True, capture_output=True)
-    subprocess.run(["ninja", "-C", str(build), "tests/check/check_kernels"], check=True, capture_output=True)
-    done = subprocess.run([str(build / "tests/check/check_kernels")], capture_output=True, text=True, env=os.environ)
-    assert done.returncode == 0, done.stdout
+    for command in (["meson", "setup", str(build), str(ROOT), "-Dbuildtype=release"],
+                    ["ninja", "-C", str(build), "tests/check/check_kernels"], [str(build / "tests/check/check_kernels")]):
+        tool = shutil.which(command[0], path=tools["PATH"])
+        assert tool, f"{command[0]} is not installed; pip install meson ninja cython"
+        done = subprocess.run([tool, *command[1:]], env=tools, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.strip().endswith(" 0 failed")
