@@ -4,13 +4,20 @@ import json
 import pytest
 
 from colibri_edge.demo import task
-from colibri_edge.demo.exact import exact
 from colibri_edge.model import Model
 
 
 @pytest.fixture(scope="module")
 def demo():
     return Model.load("demo", ctx=512)
+
+
+def answer(model, prompt):
+    """(text, finish reason), greedy."""
+    a = model.chat([{"role": "user", "content": prompt}], max_tokens=200, temperature=0.0)
+    for _ in a:
+        pass
+    return a.text, a.finish_reason
 
 
 @pytest.mark.parametrize(("prompt", "call"), [
@@ -21,32 +28,20 @@ def demo():
     ("order me a pizza", {"error": "no such tool"}),
 ])
 def test_visitors_commands(demo, prompt, call):
-    answer = demo.chat([{"role": "user", "content": prompt}], max_tokens=100)
-    for _ in answer:
-        pass
-    assert json.loads(answer.text) == call
-    assert answer.finish_reason == "stop"
+    text, reason = answer(demo, prompt)
+    assert json.loads(text) == call
+    assert reason == "stop"
 
 
 def test_held_out_commands(demo):
-    """A floor under the figure in README (500 prompts there, 60 here)."""
-    right, wrong = exact(demo, 60, 100)
-    assert right >= 36, wrong[:5]
-
-
-def test_answers_are_calls_of_the_table(demo):
-    """Nearly every answer parses; the few that do not are what constrained output is for."""
-    texts = []
-    for prompt, _ in task.held_out(40, 7):
-        answer = demo.chat([{"role": "user", "content": prompt}], max_tokens=200)
-        for _ in answer:
-            pass
-        texts.append(answer.text)
-    parsed = 0
-    for text in texts:
+    """A floor under the figure in README, which benchmarks/demo_exact.py measures on more prompts."""
+    pairs = task.held_out(60, 100)
+    wrong = [(p, want, got) for p, want in pairs if (got := answer(demo, p)[0]) != want]
+    assert len(wrong) <= 24, wrong[:5]
+    broken = 0
+    for _, _, got in wrong:
         try:
-            json.loads(text)
-            parsed += 1
+            json.loads(got)
         except ValueError:
-            continue
-    assert parsed >= 37
+            broken += 1
+    assert broken <= 3      # nearly every answer parses, wrong ones too
