@@ -4,6 +4,8 @@
 #define COLIBRI_INT8_H
 #include "v8__avx2.h"
 
+#define INT8_UNROLL /* GCC unrolls these by itself */
+
 typedef __m256i w32;   /* weights, unsigned unless said otherwise */
 typedef __m256i acc16;
 typedef __m256i i8x;
@@ -15,6 +17,7 @@ CL_INLINE w32 w32_set1(uint8_t b) { return _mm256_set1_epi8((char)b); }
 CL_INLINE w32 w32_and(w32 a, w32 b) { return _mm256_and_si256(a, b); }
 CL_INLINE w32 w32_or(w32 a, w32 b) { return _mm256_or_si256(a, b); }
 #define w32_shr_and(a, n, m) _mm256_and_si256(_mm256_srli_epi16(a, n), m) /* bits that cross bytes must be masked by m */
+#define w32_top(a, n, m) w32_shr_and(a, n, m)                             /* the highest bits of every byte */
 #define w32_shl(a, n) _mm256_slli_epi16(a, n)                             /* likewise masked before */
 
 CL_INLINE xw xw_load(const int8_t *q) { int32_t i; memcpy(&i, q, 4); return _mm256_set1_epi32(i); }

@@ -1,15 +1,30 @@
-/* Integer side of a row group with sdot (Cortex-A76, A55): a dot product of four bytes lands in its row's int32 lane at once. */
-#define INT8_ACC_I8X 1
+/* Integer side of a row group with sdot (Cortex-A76, A55): a dot product of four bytes lands in its row's int32 lane at once, and
+   takes its activations straight from a lane. */
+#define INT8_SDOT 1
 #include "int8__neon.h"
 
-typedef i8x acc16;
-typedef int8x16_t xw;
-
-CL_INLINE xw xw_load(const int8_t *q) { int32_t i; memcpy(&i, q, 4); return vreinterpretq_s8_s32(vdupq_n_s32(i)); }
-CL_INLINE acc16 acc16_mac(acc16 c, w32 u, xw x) {
-    return i8x_mk(vdotq_s32(c.l, vreinterpretq_s8_u8(u.a), x), vdotq_s32(c.h, vreinterpretq_s8_u8(u.b), x));
+#define SDOT(PART, LANE)                                                          \
+    acc.l = vdotq_laneq_s32(acc.l, vreinterpretq_s8_u8(u.a), vreinterpretq_s8_s32(PART), LANE); \
+    acc.h = vdotq_laneq_s32(acc.h, vreinterpretq_s8_u8(u.b), vreinterpretq_s8_s32(PART), LANE); \
+    break
+CL_INLINE i8x int8_chunk(i8x acc, w32 u, x32 x, int32_t c) {
+    switch (c) {
+    case 0: SDOT(x.lo, 0);
+    case 1: SDOT(x.lo, 1);
+    case 2: SDOT(x.lo, 2);
+    case 3: SDOT(x.lo, 3);
+    case 4: SDOT(x.hi, 0);
+    case 5: SDOT(x.hi, 1);
+    case 6: SDOT(x.hi, 2);
+    default: SDOT(x.hi, 3);
+    }
+    return acc;
 }
-CL_INLINE acc16 acc16_first(w32 u, xw x) { return acc16_mac(i8x_set1(0), u, x); }
-CL_INLINE acc16 acc16_signed(w32 s, xw x) { return acc16_first(s, x); }
-CL_INLINE i8x acc16_sum(acc16 c) { return c; }
-CL_INLINE i8x acc16_scaled(acc16 c, sc16 s) { return i8x_mk(vmulq_s32(c.l, s.a.l), vmulq_s32(c.h, s.a.h)); }
+#undef SDOT
+/* start + the dot products of chunks c0 .. c0 + n - 1 */
+CL_INLINE i8x int8_span(const w32 *u, x32 x, int32_t c0, int32_t n, int32_t umax, i8x start) {
+    (void)umax;
+    INT8_UNROLL
+    for (int32_t c = c0; c < c0 + n; c++) start = int8_chunk(start, u[c], x, c);
+    return start;
+}

@@ -1,8 +1,15 @@
 /* Integer side of a row group in plain Advanced SIMD (no dotprod: Cortex-A72). 32 weight bytes = eight rows x four columns.
-   acc16: thirty-two int16 lanes, four a row. i8x: eight int32 lanes, one a row. */
+   i8x: eight int32 lanes, one a row. int8_span: the dot products of some chunks, in int16 lanes as long as they hold. */
 #ifndef COLIBRI_INT8_H
 #define COLIBRI_INT8_H
 #include "v8__neon.h"
+
+/* a tile keeps its sums in registers only where its loop over tokens is unrolled, which GCC leaves to us for long bodies */
+#if defined(__GNUC__)
+#  define INT8_UNROLL _Pragma("GCC unroll 8")
+#else
+#  define INT8_UNROLL
+#endif
 
 typedef struct { uint8x16_t a, b; } w32;
 typedef struct { int32x4_t l, h; } i8x;
@@ -14,11 +21,13 @@ CL_INLINE w32 w32_set1(uint8_t b) { return w32_mk(vdupq_n_u8(b), vdupq_n_u8(b));
 CL_INLINE w32 w32_and(w32 x, w32 y) { return w32_mk(vandq_u8(x.a, y.a), vandq_u8(x.b, y.b)); }
 CL_INLINE w32 w32_or(w32 x, w32 y) { return w32_mk(vorrq_u8(x.a, y.a), vorrq_u8(x.b, y.b)); }
 #define w32_shr_and(x, n, m) w32_and(w32_mk(vshlq_u8((x).a, vdupq_n_s8(-(n))), vshlq_u8((x).b, vdupq_n_s8(-(n)))), m)
+#define w32_top(x, n, m) w32_mk(vshrq_n_u8((x).a, n), vshrq_n_u8((x).b, n)) /* shifts stay inside a byte: no mask */
 #define w32_shl(x, n) w32_mk(vshlq_n_u8((x).a, n), vshlq_n_u8((x).b, n))
 
 CL_INLINE i8x i8x_mk(int32x4_t l, int32x4_t h) { i8x r; r.l = l; r.h = h; return r; }
 CL_INLINE i8x i8x_add(i8x x, i8x y) { return i8x_mk(vaddq_s32(x.l, y.l), vaddq_s32(x.h, y.h)); }
 CL_INLINE i8x i8x_sub(i8x x, i8x y) { return i8x_mk(vsubq_s32(x.l, y.l), vsubq_s32(x.h, y.h)); }
+CL_INLINE i8x i8x_mul(i8x x, i8x y) { return i8x_mk(vmulq_s32(x.l, y.l), vmulq_s32(x.h, y.h)); }
 CL_INLINE i8x i8x_load_u8(const uint8_t *p) {
     uint16x8_t w = vmovl_u8(vld1_u8(p));
     return i8x_mk(vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(w))), vreinterpretq_s32_u32(vmovl_u16(vget_high_u16(w))));
@@ -39,37 +48,53 @@ CL_INLINE i8x sc16_dot(const int16_t *s, sc16 f) {
 }
 CL_INLINE void int8_prefetch(const uint8_t *p) { (void)p; }
 
-#ifndef INT8_ACC_I8X /* without sdot: int16 lanes, four a row */
-typedef struct { int16x8_t r[4]; } acc16; /* rows 0-1, 2-3, 4-5, 6-7 */
-typedef int8x8_t xw;
+/* thirty-two activations of one token, and a word of them for every row */
+typedef struct { int32x4_t lo, hi; } x32;
+CL_INLINE x32 x32_load(const int8_t *q) {
+    x32 r;
+    r.lo = vreinterpretq_s32_s8(vld1q_s8(q));
+    r.hi = vreinterpretq_s32_s8(vld1q_s8(q + 16));
+    return r;
+}
 
-CL_INLINE xw xw_load(const int8_t *q) { int32_t i; memcpy(&i, q, 4); return vreinterpret_s8_s32(vdup_n_s32(i)); }
-CL_INLINE acc16 acc16_zero(void) {
-    acc16 r;
-    for (int32_t i = 0; i < 4; i++) r.r[i] = vdupq_n_s16(0);
-    return r;
+#ifndef INT8_SDOT
+/* int16 lanes hold one product of each chunk (|x| <= 127): eight chunks of weights up to 31, four up to 63, two of int8 */
+CL_INLINE int32_t int8_run(int32_t umax, int32_t n) {
+    int32_t run = umax <= 31 ? 8 : umax <= 63 ? 4 : 2;
+    return run < n ? run : n;
 }
-CL_INLINE acc16 acc16_mac(acc16 c, w32 u, xw x) {
-    int8x16_t a = vreinterpretq_s8_u8(u.a), b = vreinterpretq_s8_u8(u.b);
-    c.r[0] = vmlal_s8(c.r[0], vget_low_s8(a), x);
-    c.r[1] = vmlal_s8(c.r[1], vget_high_s8(a), x);
-    c.r[2] = vmlal_s8(c.r[2], vget_low_s8(b), x);
-    c.r[3] = vmlal_s8(c.r[3], vget_high_s8(b), x);
-    return c;
+CL_INLINE int8x16_t x32_word(x32 x, int32_t c) {
+    switch (c) {
+    case 0: return vreinterpretq_s8_s32(vdupq_laneq_s32(x.lo, 0));
+    case 1: return vreinterpretq_s8_s32(vdupq_laneq_s32(x.lo, 1));
+    case 2: return vreinterpretq_s8_s32(vdupq_laneq_s32(x.lo, 2));
+    case 3: return vreinterpretq_s8_s32(vdupq_laneq_s32(x.lo, 3));
+    case 4: return vreinterpretq_s8_s32(vdupq_laneq_s32(x.hi, 0));
+    case 5: return vreinterpretq_s8_s32(vdupq_laneq_s32(x.hi, 1));
+    case 6: return vreinterpretq_s8_s32(vdupq_laneq_s32(x.hi, 2));
+    default: return vreinterpretq_s8_s32(vdupq_laneq_s32(x.hi, 3));
+    }
 }
-CL_INLINE acc16 acc16_first(w32 u, xw x) { return acc16_mac(acc16_zero(), u, x); }
-CL_INLINE acc16 acc16_signed(w32 s, xw x) { return acc16_first(s, x); }
-CL_INLINE i8x acc16_sum(acc16 c) {
-    i8x r;
-    r.l = vpaddq_s32(vpaddlq_s16(c.r[0]), vpaddlq_s16(c.r[1]));
-    r.h = vpaddq_s32(vpaddlq_s16(c.r[2]), vpaddlq_s16(c.r[3]));
-    return r;
-}
-CL_INLINE i8x acc16_scaled(acc16 c, sc16 s) {
-    i8x r = acc16_sum(c);
-    r.l = vmulq_s32(r.l, s.a.l);
-    r.h = vmulq_s32(r.h, s.a.h);
-    return r;
+/* start + the dot products of chunks c0 .. c0 + n - 1. Rows 0-1, 2-3, 4-5, 6-7, four lanes a row, then two, then one. */
+CL_INLINE i8x int8_span(const w32 *u, x32 x, int32_t c0, int32_t n, int32_t umax, i8x start) {
+    const int32_t run = int8_run(umax, n);
+    int32x4_t s[4];
+    INT8_UNROLL
+    for (int32_t c = c0; c < c0 + n; c += run) {
+        int16x8_t r[4];
+        INT8_UNROLL
+        for (int32_t i = c; i < c + run; i++) {
+            const int8x16_t a = vreinterpretq_s8_u8(u[i].a), b = vreinterpretq_s8_u8(u[i].b), w = x32_word(x, i);
+            r[0] = i == c ? vmull_s8(vget_low_s8(a), vget_low_s8(w)) : vmlal_s8(r[0], vget_low_s8(a), vget_low_s8(w));
+            r[1] = i == c ? vmull_high_s8(a, w) : vmlal_high_s8(r[1], a, w);
+            r[2] = i == c ? vmull_s8(vget_low_s8(b), vget_low_s8(w)) : vmlal_s8(r[2], vget_low_s8(b), vget_low_s8(w));
+            r[3] = i == c ? vmull_high_s8(b, w) : vmlal_high_s8(r[3], b, w);
+        }
+        INT8_UNROLL
+        for (int32_t i = 0; i < 4; i++) s[i] = c == c0 ? vpaddlq_s16(r[i]) : vpadalq_s16(s[i], r[i]);
+    }
+    return i8x_add(start, i8x_mk(vpaddq_s32(s[0], s[1]), vpaddq_s32(s[2], s[3])));
 }
 #endif
+#define INT8_SPAN 1
 #endif
