@@ -13,7 +13,7 @@
 
 typedef struct { uint8x16_t a, b; } w32;
 typedef struct { int32x4_t l, h; } i8x;
-typedef struct { i8x a, b; } sc16;
+typedef struct { i8x a, b; int16x8_t na, nb; } sc16; /* a row's two factors, wide and narrow: what is not used costs nothing */
 
 CL_INLINE w32 w32_mk(uint8x16_t a, uint8x16_t b) { w32 r; r.a = a; r.b = b; return r; }
 CL_INLINE w32 w32_load(const uint8_t *p) { return w32_mk(vld1q_u8(p), vld1q_u8(p + 16)); }
@@ -42,9 +42,18 @@ CL_INLINE i8x i8x_or(i8x x, i8x y) { return i8x_mk(vorrq_s32(x.l, y.l), vorrq_s3
 #define i8x_shr(x, n) i8x_mk(vshlq_s32((x).l, vdupq_n_s32(-(n))), vshlq_s32((x).h, vdupq_n_s32(-(n))))
 #define i8x_shl(x, n) i8x_mk(vshlq_n_s32((x).l, n), vshlq_n_s32((x).h, n))
 CL_INLINE v8 i8x_float(i8x x) { return v8_mk(vcvtq_f32_s32(x.l), vcvtq_f32_s32(x.h)); }
-CL_INLINE sc16 sc16_pair(i8x a, i8x b) { sc16 r; r.a = a; r.b = b; return r; }
+CL_INLINE sc16 sc16_pair(i8x a, i8x b) {
+    sc16 r;
+    r.a = a;
+    r.b = b;
+    r.na = vcombine_s16(vmovn_s32(a.l), vmovn_s32(a.h));
+    r.nb = vcombine_s16(vmovn_s32(b.l), vmovn_s32(b.h));
+    return r;
+}
+/* s[0] * a + s[1] * b; widening products take one slot of the multiplier where those of int32 take two */
 CL_INLINE i8x sc16_dot(const int16_t *s, sc16 f) {
-    return i8x_mk(vmlaq_n_s32(vmulq_n_s32(f.a.l, s[0]), f.b.l, s[1]), vmlaq_n_s32(vmulq_n_s32(f.a.h, s[0]), f.b.h, s[1]));
+    return i8x_mk(vmlal_n_s16(vmull_n_s16(vget_low_s16(f.na), s[0]), vget_low_s16(f.nb), s[1]),
+                  vmlal_high_n_s16(vmull_high_n_s16(f.na, s[0]), f.nb, s[1]));
 }
 CL_INLINE void int8_prefetch(const uint8_t *p) { (void)p; }
 
@@ -56,6 +65,9 @@ CL_INLINE x32 x32_load(const int8_t *q) {
     r.hi = vreinterpretq_s32_s8(vld1q_s8(q + 16));
     return r;
 }
+
+/* s * a */
+CL_INLINE i8x sc16_times(sc16 f, int16_t s) { return i8x_mk(vmull_n_s16(vget_low_s16(f.na), s), vmull_high_n_s16(f.na, s)); }
 
 #ifndef INT8_SDOT
 /* int16 lanes hold one product of each chunk (|x| <= 127): eight chunks of weights up to 31, four up to 63, two of int8 */
