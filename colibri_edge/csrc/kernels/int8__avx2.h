@@ -31,16 +31,19 @@ CL_INLINE i8x acc16_scaled(acc16 a, sc16 s) { return _mm256_madd_epi16(a, s); }
 
 CL_INLINE i8x i8x_add(i8x a, i8x b) { return _mm256_add_epi32(a, b); }
 CL_INLINE i8x i8x_sub(i8x a, i8x b) { return _mm256_sub_epi32(a, b); }
-CL_INLINE i8x i8x_load_u8(const uint8_t *p) { return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p)); }
-CL_INLINE i8x i8x_load_i8(const uint8_t *p) { return _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p)); }
-CL_INLINE i8x i8x_set1(int32_t i) { return _mm256_set1_epi32(i); }
-CL_INLINE i8x i8x_and(i8x a, i8x b) { return _mm256_and_si256(a, b); }
-CL_INLINE i8x i8x_or(i8x a, i8x b) { return _mm256_or_si256(a, b); }
-#define i8x_shr(a, n) _mm256_srli_epi32(a, n)
-#define i8x_shl(a, n) _mm256_slli_epi32(a, n)
+/* eight factors of at most a byte, one a row; here in int32 lanes already */
+typedef __m256i k8;
+CL_INLINE k8 k8_load_u8(const uint8_t *p) { return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p)); }
+CL_INLINE k8 k8_load_i8(const uint8_t *p) { return _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p)); }
+CL_INLINE k8 k8_set1(int32_t i) { return _mm256_set1_epi32(i); }
+CL_INLINE k8 k8_and(k8 a, k8 b) { return _mm256_and_si256(a, b); }
+CL_INLINE k8 k8_or(k8 a, k8 b) { return _mm256_or_si256(a, b); }
+CL_INLINE k8 k8_sub(k8 a, k8 b) { return _mm256_sub_epi32(a, b); }
+#define k8_shr(a, n) _mm256_srli_epi32(a, n)
+#define k8_shl(a, n) _mm256_slli_epi32(a, n)
 CL_INLINE v8 i8x_float(i8x a) { return _mm256_cvtepi32_ps(a); }
 /* factors for both halves of a 16-bit pair */
-CL_INLINE sc16 sc16_pair(i8x a, i8x b) { return _mm256_blend_epi16(a, _mm256_slli_epi32(b, 16), 0xAA); }
+CL_INLINE sc16 sc16_pair(k8 a, k8 b) { return _mm256_blend_epi16(a, _mm256_slli_epi32(b, 16), 0xAA); }
 /* s[0] * a + s[1] * b for each row */
 CL_INLINE i8x sc16_dot(const int16_t *s, sc16 ab) { int32_t i; memcpy(&i, s, 4); return _mm256_madd_epi16(_mm256_set1_epi32(i), ab); }
 CL_INLINE void int8_prefetch(const uint8_t *p) { _mm_prefetch((const char *)p, _MM_HINT_T0); }

@@ -28,26 +28,24 @@ CL_INLINE i8x i8x_mk(int32x4_t l, int32x4_t h) { i8x r; r.l = l; r.h = h; return
 CL_INLINE i8x i8x_add(i8x x, i8x y) { return i8x_mk(vaddq_s32(x.l, y.l), vaddq_s32(x.h, y.h)); }
 CL_INLINE i8x i8x_sub(i8x x, i8x y) { return i8x_mk(vsubq_s32(x.l, y.l), vsubq_s32(x.h, y.h)); }
 CL_INLINE i8x i8x_mul(i8x x, i8x y) { return i8x_mk(vmulq_s32(x.l, y.l), vmulq_s32(x.h, y.h)); }
-CL_INLINE i8x i8x_load_u8(const uint8_t *p) {
-    uint16x8_t w = vmovl_u8(vld1_u8(p));
-    return i8x_mk(vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(w))), vreinterpretq_s32_u32(vmovl_u16(vget_high_u16(w))));
-}
-CL_INLINE i8x i8x_load_i8(const uint8_t *p) {
-    int16x8_t w = vmovl_s8(vreinterpret_s8_u8(vld1_u8(p)));
-    return i8x_mk(vmovl_s16(vget_low_s16(w)), vmovl_s16(vget_high_s16(w)));
-}
 CL_INLINE i8x i8x_set1(int32_t i) { return i8x_mk(vdupq_n_s32(i), vdupq_n_s32(i)); }
-CL_INLINE i8x i8x_and(i8x x, i8x y) { return i8x_mk(vandq_s32(x.l, y.l), vandq_s32(x.h, y.h)); }
-CL_INLINE i8x i8x_or(i8x x, i8x y) { return i8x_mk(vorrq_s32(x.l, y.l), vorrq_s32(x.h, y.h)); }
-#define i8x_shr(x, n) i8x_mk(vshlq_s32((x).l, vdupq_n_s32(-(n))), vshlq_s32((x).h, vdupq_n_s32(-(n))))
-#define i8x_shl(x, n) i8x_mk(vshlq_n_s32((x).l, n), vshlq_n_s32((x).h, n))
+/* eight factors of a byte, one a row: taken apart as bytes, widened once (sc16_pair). Shifts drop what leaves the byte. */
+typedef int8x8_t k8;
+CL_INLINE k8 k8_load_u8(const uint8_t *p) { return vreinterpret_s8_u8(vld1_u8(p)); }
+CL_INLINE k8 k8_load_i8(const uint8_t *p) { return k8_load_u8(p); }
+CL_INLINE k8 k8_set1(int32_t i) { return vdup_n_s8((int8_t)i); }
+CL_INLINE k8 k8_and(k8 x, k8 y) { return vand_s8(x, y); }
+CL_INLINE k8 k8_or(k8 x, k8 y) { return vorr_s8(x, y); }
+CL_INLINE k8 k8_sub(k8 x, k8 y) { return vsub_s8(x, y); }
+#define k8_shr(x, n) vreinterpret_s8_u8(vshr_n_u8(vreinterpret_u8_s8(x), n))
+#define k8_shl(x, n) vshl_n_s8(x, n)
 CL_INLINE v8 i8x_float(i8x x) { return v8_mk(vcvtq_f32_s32(x.l), vcvtq_f32_s32(x.h)); }
-CL_INLINE sc16 sc16_pair(i8x a, i8x b) {
+CL_INLINE sc16 sc16_pair(k8 a, k8 b) {
     sc16 r;
-    r.a = a;
-    r.b = b;
-    r.na = vcombine_s16(vmovn_s32(a.l), vmovn_s32(a.h));
-    r.nb = vcombine_s16(vmovn_s32(b.l), vmovn_s32(b.h));
+    r.na = vmovl_s8(a);
+    r.nb = vmovl_s8(b);
+    r.a = i8x_mk(vmovl_s16(vget_low_s16(r.na)), vmovl_high_s16(r.na));
+    r.b = i8x_mk(vmovl_s16(vget_low_s16(r.nb)), vmovl_high_s16(r.nb));
     return r;
 }
 /* s[0] * a + s[1] * b; widening products take one slot of the multiplier where those of int32 take two */
