@@ -33,14 +33,14 @@ class Generation(Iterator):
     text (so far), tokens (ids), prompt_tokens, finish_reason ("stop", "length", None while it runs), ttft_s, prefill_s, decode_s.
     """
 
-    def __init__(self, model: Model, prompt: list[int], sampler, stream, max_tokens: int):
+    def __init__(self, model: Model, prompt: list[int], sampler, stream, max_tokens: int, constraint=None):
         self.prompt_tokens = len(prompt)
         self.cached_tokens = 0
         self.text = ""
         self.tokens: list[int] = []
         self.finish_reason: str | None = None
         self.ttft_s = self.prefill_s = self.decode_s = 0.0
-        self._steps = self._run(model, prompt, sampler, stream, max_tokens)
+        self._steps = self._run(model, prompt, sampler, stream, max_tokens, constraint)
 
     def __next__(self) -> Token:
         return next(self._steps)
@@ -60,7 +60,7 @@ class Generation(Iterator):
         """Tokens a second after the first."""
         return (len(self.tokens) - 1) / self.decode_s if self.decode_s and len(self.tokens) > 1 else 0.0
 
-    def _run(self, model, prompt, sampler, stream, max_tokens):
+    def _run(self, model, prompt, sampler, stream, max_tokens, constraint):
         start = time.perf_counter()
         self.cached_tokens = model._prefill(prompt)
         self.prefill_s = time.perf_counter() - start
@@ -69,13 +69,21 @@ class Generation(Iterator):
         sampler.accept(prompt)
         first = None
         while True:
-            token = sampler.sample(logits)
+            if constraint is None:
+                token = sampler.sample(logits)
+            else:
+                token = constraint.sample(logits, sampler, min(max_tokens - len(self.tokens), session.ctx - session.pos + 1))
             now = time.perf_counter()
             first = first or now
             self.ttft_s = first - start
             self.decode_s = now - first
             self.tokens.append(token)
+            complete = constraint is not None and constraint.accept(token)
             text = stream.push(token)
+            if complete:
+                text += stream.finish("stop")
+            elif constraint is not None and len(self.tokens) >= max_tokens:
+                text += stream.finish("length")
             if stream.finish_reason is None and session.pos >= session.ctx:
                 text += stream.finish("length")
             self.text += text
@@ -97,6 +105,7 @@ class Model:
         self._fed: list[int] = []
         self._tokenizer = None
         self._template = None
+        self._vocabulary = None
 
     @classmethod
     def load(cls, path, *, threads: int | None = None, ram: str | int | None = None, ctx: int | None = None, kv: str = "auto",
@@ -175,19 +184,26 @@ class Model:
         self.session.rewind(0)
         self._fed = []
 
-    def generate(self, prompt: str | Sequence[int], max_tokens: int = 256, *, stop: Iterable[str] = (), **sampling) -> Generation:
+    def generate(self, prompt: str | Sequence[int], max_tokens: int = 256, *, stop: Iterable[str] = (),
+                 schema: dict | bool | str | None = None, **sampling) -> Generation:
         """Continues a raw prompt (text, tokenised by the tokenizer's own rule, or token ids).
 
         sampling: temperature, top_k, top_p, min_p, repetition_penalty, seed; what is not given comes from the model's generation
         defaults, else greedy. Yields Token objects; see Generation. Raises ValueError for an empty prompt or wrong settings.
+
+        schema: a JSON schema (object, or its text). The answer is then JSON that the schema admits, whatever the weights say, and
+        ends inside max_tokens; SchemaError where the schema is wrong or needs more. Needs the extra `json` (text/constrain.py).
         """
         ids = self.tokenizer.encode(prompt, add_special=True) if isinstance(prompt, str) else list(prompt)
-        return self._start(ids, max_tokens, stop, sampling)
+        return self._start(ids, max_tokens, stop, sampling, schema)
 
     def chat(self, messages: Sequence[dict], max_tokens: int = 1024, *, tools: Sequence[dict] | None = None,
-             stop: Iterable[str] = (), **sampling) -> Generation:
-        """Answers a conversation through the model's chat template. Raises TemplateError where there is none or it refuses."""
-        return self._start(self.chat_tokens(messages, tools=tools), max_tokens, stop, sampling)
+             stop: Iterable[str] = (), schema: dict | bool | str | None = None, **sampling) -> Generation:
+        """Answers a conversation through the model's chat template. Raises TemplateError where there is none or it refuses.
+
+        schema and sampling: as in generate().
+        """
+        return self._start(self.chat_tokens(messages, tools=tools), max_tokens, stop, sampling, schema)
 
     def chat_tokens(self, messages: Sequence[dict], tools: Sequence[dict] | None = None) -> list[int]:
         """The token ids of a conversation with the generation prompt; control tokens come from template markup only."""
@@ -197,7 +213,7 @@ class Model:
             self._template = ChatTemplate.for_tokenizer(self.file.meta.get("chat_template"), self.tokenizer)
         return self.tokenizer.encode_segments(self._template.render(messages, tools=tools, add_generation_prompt=True))
 
-    def _start(self, ids: list[int], max_tokens: int, stop, sampling: dict) -> Generation:
+    def _start(self, ids: list[int], max_tokens: int, stop, sampling: dict, schema=None) -> Generation:
         from colibri_edge.core.sampler import Sampler
         from colibri_edge.text.stream import TextStream
 
@@ -219,8 +235,24 @@ class Model:
         sampler = Sampler(self.program.vocab, banned=banned, **settings)
         if not has_text:
             raise ValueError(f"{self.file.path} holds no tokenizer, so no text can be generated; use logits()")
-        stream = TextStream(self.tokenizer.stream(skip_special=True), stop, self.eos_ids, max_tokens)
-        return Generation(self, ids, sampler, stream, max_tokens)
+        constraint = None
+        if schema is not None:
+            stop = tuple(stop)
+            if stop:
+                raise ValueError("stop strings and a schema cannot go together: a stop string would cut the JSON; leave one out")
+            constraint = self._constraint(schema, min(max_tokens, self.session.ctx - len(ids) + 1))
+        stream = TextStream(self.tokenizer.stream(skip_special=True), stop, self.eos_ids, None if constraint else max_tokens)
+        return Generation(self, ids, sampler, stream, max_tokens, constraint)
+
+    def _constraint(self, schema, max_tokens: int):
+        from colibri_edge.text.constrain import Constraint, Vocabulary, grammar_of
+
+        grammar = grammar_of(schema)
+        if self._vocabulary is None:
+            self._vocabulary = Vocabulary(self.tokenizer, self.program.vocab, self.eos_ids)
+        constraint = Constraint(self._vocabulary, grammar)
+        constraint.begin(max_tokens)
+        return constraint
 
     def _prefill(self, ids: list[int]) -> int:
         """Brings the session to the end of ids, keeping the common prefix; returns its length. At least the last token is fed."""

@@ -110,3 +110,20 @@ def test_seeded():
 def test_validate_refuses(answer):
     with pytest.raises(ValueError):
         task.validate(answer)
+
+
+def test_the_schema_is_the_tool_table(held):
+    """json_schema and validate agree: on every right answer, and on answers with one thing wrong."""
+    import jsonschema
+    schema = jsonschema.Draft202012Validator(task.json_schema())
+    schema.check_schema(task.json_schema())
+    for d in held[:400]:
+        assert schema.is_valid(json.loads(d.expected)), d.expected
+    bad = [{"tool": "light.on"}, {"tool": "light.on", "arguments": {"room": "kitchen"}}, {"tool": "none", "arguments": {}},
+           {"tool": "light.set", "arguments": {"device": "lamp", "brightness": 101}}, {"error": "other"}, "text", 3, None,
+           {"tool": "alarm.set", "arguments": {"time": "24:00"}}, {"tool": "vacuum.dock", "arguments": {"room": "kitchen"}},
+           {"tool": "security.disarm", "arguments": {}, "more": 1}]
+    for call in bad:
+        assert not schema.is_valid(call), call
+        with pytest.raises((ValueError, TypeError)):
+            task.validate(json.dumps(call))

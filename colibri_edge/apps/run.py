@@ -33,6 +33,7 @@ examples:
   colibri-edge run model.colibri -p "Write a haiku about rain" -n 64 --temp 0.7 --seed 1
   colibri-edge run model.gguf -f question.txt --ram 2GiB -t 4
   journalctl -n 50 | colibri-edge run model.colibri --system "Summarise this log in one line"
+  colibri-edge run model.colibri -p "Which lamp?" --json-schema lamp.json
   colibri-edge run model.colibri --raw -p "Once upon a time" --json
 
 Without -p and -f the prompt is read from standard input. Sampling that you do not set comes from the model's own
@@ -66,6 +67,8 @@ def _answer_arguments(g) -> None:
                    help="most tokens of the answer (default 256)")
     g.add_argument("--stop", action="append", type=not_empty, metavar="TEXT", default=[],
                    help="end the answer before this text; may be given again")
+    g.add_argument("--json-schema", metavar="FILE",
+                   help="the answer is JSON that this JSON schema admits, whatever the weights say (needs the extra `json`)")
     g.add_argument("--json", action="store_true",
                    help="print one JSON object when the answer is complete, with the text and the run's figures")
     g.add_argument("--timing", action="store_true", help="print where the time went, to standard error")
@@ -125,9 +128,12 @@ def _begin(args, prompt: str):
     """The loaded model and its answer, not yet begun."""
     from colibri_edge.model import Model
 
+    schema = read_schema(args.json_schema) if args.json_schema is not None else None
+    if schema is not None and args.stop:
+        raise Fail("--stop would cut the JSON that --json-schema asks for; leave one of them out", USAGE)
     model = Model.load(args.model, threads=args.threads, ram=args.ram, ctx=args.ctx, kv=args.kv)
     options = dict(stop=args.stop, temperature=args.temp, top_p=args.top_p, top_k=args.top_k, min_p=args.min_p,
-                   repetition_penalty=args.repeat_penalty, seed=args.seed)
+                   repetition_penalty=args.repeat_penalty, seed=args.seed, schema=schema)
     if args.raw:
         return model, model.generate(prompt, args.max_tokens, **options)
     if not model.file.meta.get("chat_template"):
@@ -137,6 +143,19 @@ def _begin(args, prompt: str):
     if args.system is not None:
         messages.insert(0, {"role": "system", "content": args.system})
     return model, model.chat(messages, args.max_tokens, **options)
+
+
+def read_schema(path: str) -> str:
+    """The text of a JSON schema, checked before a model is loaded. Raises Fail with the file's name."""
+    from colibri_edge.text.constrain import SchemaError, grammar_of
+
+    with open(path, "rb") as f:
+        text = _decode(f.read(MAX_PROMPT + 1), path)
+    try:
+        grammar_of(text)
+    except SchemaError as e:
+        raise Fail(f"{path}: {e}") from None
+    return text
 
 
 def read_prompt(args) -> str:
@@ -163,7 +182,7 @@ def read_prompt(args) -> str:
 
 def _decode(raw: bytes, where: str) -> str:
     if len(raw) > MAX_PROMPT:
-        raise Fail(f"the prompt ({where}) has more than {MAX_PROMPT >> 20} MiB; shorten it")
+        raise Fail(f"{where} has more than {MAX_PROMPT >> 20} MiB; shorten it")
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as e:

@@ -29,6 +29,7 @@ The split.  A held-out draw differs from everything in training in all of these:
 A draw without any such slot ("lock the front door") is held out by its phrasing alone.  Typing slips occur in training
 only, unless `typos=True`.
 
+    python -m colibri_edge.demo.task --schema            # the tool table as a JSON schema, for run --json-schema
     python -m colibri_edge.demo.task --held-out 300      # jsonl: {"prompt": ..., "expected": ...}
 """
 
@@ -45,7 +46,7 @@ from . import phrases as P
 from . import words as W
 from .clause import Clause, number_held, pair_held, time_held
 
-__all__ = ["TOOLS", "Draw", "draw", "held_out", "number_held", "pair_held", "time_held", "training", "validate"]
+__all__ = ["TOOLS", "Draw", "draw", "held_out", "json_schema", "number_held", "pair_held", "time_held", "training", "validate"]
 
 NOUNS = ("device", "kind", "scene", "mode", "speed", "query")  # arguments that pair with a room in the split
 TOOLS = W.TOOLS
@@ -306,6 +307,32 @@ def _fits(value, kind) -> bool:
     return value in kind
 
 
+def json_schema() -> dict:
+    """The tool table as a JSON schema: what `validate` takes, one call or a list of two or more."""
+
+    def kind_schema(kind) -> dict:
+        if kind == "room":
+            return {"enum": [*W.ROOMS, "all"]}
+        if kind == "time":
+            return {"type": "string", "pattern": "^([01][0-9]|2[0-3]):[0-5][0-9]$"}
+        if kind == "text":
+            return {"type": "string", "minLength": 1, "maxLength": 80}
+        if isinstance(kind, tuple) and isinstance(kind[0], int):
+            return {"type": "number", "minimum": kind[0], "maximum": kind[1]}
+        return {"enum": list(dict.fromkeys(kind))}
+
+    def closed(properties: dict, required: list) -> dict:
+        return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+    calls = [closed({k: {"const": v} for k, v in P.REFUSAL.items()}, list(P.REFUSAL))]
+    for tool, table in TOOLS.items():
+        arguments = closed({name.rstrip("?"): kind_schema(kind) for name, kind in table}, [n for n, _ in table if not n.endswith("?")])
+        calls.append(closed({"tool": {"const": tool}, "arguments": arguments}, ["tool", "arguments"]))
+    call = {"anyOf": [{"$ref": f"#/$defs/{i}"} for i in range(len(calls))]}
+    return {"anyOf": [call, {"type": "array", "items": call, "minItems": 2, "maxItems": 4}],
+            "$defs": {str(i): c for i, c in enumerate(calls)}}
+
+
 def validate(answer: str) -> list:
     """The calls in an answer; ValueError, saying what is wrong, if it is not one that the tool table allows."""
     parsed = json.loads(answer)
@@ -328,11 +355,15 @@ def validate(answer: str) -> list:
 def main(argv=None) -> None:
     parser = argparse.ArgumentParser(prog="python -m colibri_edge.demo.task", description="Print examples as jsonl.")
     group = parser.add_mutually_exclusive_group(required=True)
+    group.add_argument("--schema", action="store_true", help="the tool table as a JSON schema")
     group.add_argument("--held-out", type=int, metavar="N")
     group.add_argument("--train", type=int, metavar="N")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--typos", action="store_true", help="one or two typing slips in each held-out prompt")
     args = parser.parse_args(argv)
+    if args.schema:
+        print(json.dumps(json_schema()))
+        return
     pairs = (
         held_out(args.held_out, args.seed, args.typos)
         if args.held_out
