@@ -73,5 +73,6 @@ cdef class Session:
     cdef void _attention(self, const attn_layer *l, int32_t n) noexcept nogil
     cdef int _fail(self, int32_t rc) except -1 nogil
     cdef int32_t forward(self, const int32_t *tokens, int32_t n) noexcept nogil
+    cdef int32_t experts(self, const int32_t *tokens, int32_t n) noexcept nogil
     cdef void head(self, int32_t t0, int32_t n) noexcept nogil
     cdef int feed_tokens(self, const int32_t *tokens, int32_t n, bint want_logits) except -1 nogil

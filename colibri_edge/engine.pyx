@@ -577,6 +577,29 @@ cdef class Session:
         enter(&self.rt, ST_OTHER)
         return 0
 
+    cdef int32_t experts(self, const int32_t *tokens, int32_t n) noexcept nogil:
+        """The routed layers' norm, router and experts alone, on the embeddings of n <= chunk tokens: what `bench --moe-only` times.
+        Neither attention nor position: pos stays. 0, -2, -3 as forward."""
+        cdef layer *l
+        cdef int32_t i, rc
+        self.rt.mark = cl_now_ns()
+        self.rt.current = ST_OTHER
+        enter(&self.rt, ST_EMBED)
+        self._embed(tokens, n)
+        for i in range(self.program.n_layers):
+            l = &self.program.layers[i]
+            if not l.ffn.moe:
+                continue
+            enter(&self.rt, ST_NORM)
+            norm(&self.rt, self.x, self.ldx, l.ffn.norm, l.ffn.norm_eps, self.program.hidden, &self.normed, n)
+            rc = ffn(&self.rt, &l.ffn, &self.ffn, n)
+            if rc:
+                self.status = i
+                return rc
+        self.program.store.age(n)
+        enter(&self.rt, ST_OTHER)
+        return 0
+
     cdef void head(self, int32_t t0, int32_t n) noexcept nogil:
         """Logits of the chunk's tokens t0 .. t0+n-1, n <= head_rows, into logits."""
         cdef mm_job job
@@ -643,6 +666,18 @@ cdef class Session:
         if n:
             with nogil:
                 self.feed_tokens(&ids[0], n, want_logits)
+
+    def feed_experts(self, tokens) -> None:
+        """Runs tokens through the routed layers' experts alone (no attention, no output matrix). The sequence is as before."""
+        cdef const int32_t[::1] ids = self.check_ids(tokens).astype("int32")
+        cdef int32_t n = <int32_t>ids.shape[0], t = 0, m, rc
+        with nogil:
+            while t < n:
+                m = imin(self.chunk, n - t)
+                rc = self.experts(&ids[t], m)
+                if rc:
+                    self._fail(rc)
+                t += m
 
     def logits_view(self):
         """The last fed token's logits, float32 [vocab]; overwritten by the next feed."""

@@ -1,6 +1,7 @@
 """Applications: what a person calls.
 
     cli.py --> run.py      answers a prompt         (model -> engine)
+           |-> chat.py     a conversation on a terminal
            |-> convert.py  other formats -> .colibri (convert)
            |-> info.py     what a model file holds   (file, model)
            |-> verify.py   checks every checksum     (file)

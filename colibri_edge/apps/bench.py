@@ -19,6 +19,10 @@ examples:
   colibri-edge bench model.colibri
   colibri-edge bench model.gguf -p 128,512 -n 32 -t 2 -r 5
   colibri-edge bench model.colibri -p 0 -n 32 -d 0,4096 --json
+  colibri-edge bench model.colibri --moe-only
+
+With --moe-only a token goes through the routed layers' norm, router and experts and nothing else: "moe pp128" 128 tokens at once,
+"moe tg32" 32 tokens one by one.
 
 tok/s is the median of the repetitions, after one that is not counted. "of the ceiling" holds decode against this machine's read
 bandwidth (active weight bytes) and prefill against its integer rate (multiply-adds), both probed in the same run.
@@ -36,6 +40,7 @@ def add_arguments(p) -> None:
     p.add_argument("--kv", choices=("auto", "f32", "f16"), default="auto", help="type of the KV cache")
     p.add_argument("--weights", choices=("auto", "map", "ram"), default="auto", help="read weights in place or from huge pages")
     p.add_argument("--ram", type=size, metavar="SIZE", help="ceiling on memory, such as 2GiB")
+    p.add_argument("--moe-only", action="store_true", help="the experts' forward pass alone: no attention, no output matrix")
     p.add_argument("--no-probe", action="store_true", help="leave out the ceilings (they take a few seconds and 1 GiB)")
     p.add_argument("--json", action="store_true", help='print {"rows": [...], "machine": {...}}')
 
@@ -50,12 +55,15 @@ def _numbers(text: str, what: str) -> list[int]:
     return values
 
 
-def work_per_token(file) -> dict:
-    """What one token costs: active weight bytes and multiply-adds, without and with the output matrix."""
+def work_per_token(file, moe_only: bool = False) -> dict:
+    """What one token costs: active weight bytes and multiply-adds, without and with the output matrix; with moe_only those of routed
+    layers' routers and experts, and no output matrix."""
     t = file.topology
     layers = head = macs = 0
     for name, e in file.tensors.items():
         if name in ("embed", "output"):
+            continue
+        if moe_only and not _of_experts(name, t):
             continue
         if e.kind == "matrix":
             layers += e.length
@@ -65,8 +73,16 @@ def work_per_token(file) -> dict:
             used = t["layers"][n]["ffn"]["top_k"] if name.endswith(".experts") else 1
             layers += used * sum(p.length for p in e.parts)
             macs += used * sum(p.shape[0] * p.shape[1] for p in e.parts if len(p.shape) == 2)
+    if moe_only:
+        return {"bytes": layers, "head_bytes": 0, "macs": macs, "head_macs": 0}
     head = file.tensors["embed" if t["tied"] else "output"].length
     return {"bytes": layers, "head_bytes": head, "macs": macs, "head_macs": t["vocab_size"] * t["hidden_size"]}
+
+
+def _of_experts(name: str, topology: dict) -> bool:
+    """Whether a tensor belongs to a routed layer's router or experts."""
+    layer, _, part = name.removeprefix("layers.").partition(".")
+    return layer.isdigit() and topology["layers"][int(layer)]["ffn"]["kind"] == "moe" and not part.startswith("attn")
 
 
 def _tokens(n: int, vocab: int) -> list[int]:
@@ -92,9 +108,34 @@ def _decode(model, n: int, depth: int) -> list[float]:
     return times
 
 
+def _experts(model, n: int, at_once: int) -> list[float]:
+    """Seconds of each pass when n tokens go through the experts, at_once at a time."""
+    tokens, times = _tokens(n, model.program.vocab), []
+    for i in range(0, n, at_once):
+        start = time.perf_counter()
+        model.session.feed_experts(tokens[i:i + at_once])
+        times.append(time.perf_counter() - start)
+    return times
+
+
 def _row(test: str, rates: list[float], n: int, model, isa: str) -> dict:
     return {"test": test, "tok_s": statistics.median(rates), "tok_s_min": min(rates), "tok_s_max": max(rates), "n": n,
             "threads": model.session.threads, "isa": isa, "weights": model.program.weights}
+
+
+def measure_experts(model, prompts: list[int], decodes: list[int], repetitions: int, isa: str) -> list[dict]:
+    """All rows of --moe-only."""
+    rows = []
+    for kind, n in [("pp", n) for n in prompts if n] + [("tg", n) for n in decodes if n]:
+        runs = [_experts(model, n, n if kind == "pp" else 1) for _ in range(repetitions + 1)][1:]
+        rows.append(_row(f"moe {kind}{n}", [n / sum(r) for r in runs], n, model, isa) | (_spread(runs) if kind == "tg" else {}))
+    return rows
+
+
+def _spread(runs: list[list[float]]) -> dict:
+    """Median and 99th percentile of one token, in ms."""
+    ordered = sorted(1e3 * s for r in runs for s in r)
+    return {"p50_ms": ordered[len(ordered) // 2], "p99_ms": ordered[min(len(ordered) - 1, len(ordered) * 99 // 100)]}
 
 
 def measure(model, prompts: list[int], decodes: list[int], depths: list[int], repetitions: int, isa: str) -> list[dict]:
@@ -110,18 +151,14 @@ def measure(model, prompts: list[int], decodes: list[int], depths: list[int], re
             rows.append(_row(f"pp{n}{at}", rates, n, model, isa))
         for n in filter(None, decodes):
             runs = [_decode(model, n, depth) for _ in range(repetitions + 1)][1:]
-            row = _row(f"tg{n}{at}", [n / sum(r) for r in runs], n, model, isa)
-            ordered = sorted(1e3 * s for r in runs for s in r)
-            row["p50_ms"] = ordered[len(ordered) // 2]
-            row["p99_ms"] = ordered[min(len(ordered) - 1, len(ordered) * 99 // 100)]
-            rows.append(row)
+            rows.append(_row(f"tg{n}{at}", [n / sum(r) for r in runs], n, model, isa) | _spread(runs))
     return rows
 
 
 def _ceilings(rows: list[dict], work: dict, probe: dict) -> None:
     """Adds to each row what it moved or computed a second and its share of the probe."""
     for row in rows:
-        if row["test"].startswith("tg"):
+        if "p50_ms" in row:
             row["gb_s"] = row["tok_s"] * (work["bytes"] + work["head_bytes"]) / 1e9
             row["ceiling_share"] = row["gb_s"] / probe["read_gb_s"]
         else:
@@ -135,16 +172,23 @@ def main(args) -> int:
     from colibri_edge import _native
     from colibri_edge.model import Model
 
+    if args.moe_only and any(depths):
+        raise Fail("--moe-only knows no context, so -d has no meaning with it; leave it out", USAGE)
     need = max(depths) + max([*prompts, *decodes, 1])
     model = Model.load(args.model, threads=args.threads, ctx=need, kv=args.kv, chunk=args.chunk, weights=args.weights, ram=args.ram)
     probes = [] if args.no_probe else [_native.probe(model.session.threads)]
-    rows = measure(model, prompts, decodes, depths, args.repetitions, colibri_edge.isa())
+    if args.moe_only:
+        if not model.program.n_routed:
+            raise Fail(f"{model.file.path} has no routed experts, so --moe-only has nothing to time")
+        rows = measure_experts(model, prompts, decodes, args.repetitions, colibri_edge.isa())
+    else:
+        rows = measure(model, prompts, decodes, depths, args.repetitions, colibri_edge.isa())
     machine = {"machine": platform.machine(), "system": platform.system(), "threads": model.session.threads}
     if probes:
         probes.append(_native.probe(model.session.threads))  # before and after: a neighbour may have slowed one of them
         best = {k: max(p[k] for p in probes) for k in probes[0]}
         machine |= best
-        _ceilings(rows, work_per_token(model.file), best)
+        _ceilings(rows, work_per_token(model.file, args.moe_only), best)
     if args.json:
         print(json.dumps({"rows": rows, "machine": machine}))
         return OK
