@@ -50,6 +50,7 @@ cdef class Session:
     cdef readonly Program program
     cdef readonly int32_t n_threads
     cdef runtime rt
+    cdef int64_t *ns        # [n_layers + 1][ST_COUNT]: outside of the layers, then each layer
     cdef uint8_t *arena
     cdef readonly int64_t arena_bytes
     cdef uint8_t *kv

@@ -22,8 +22,8 @@ from colibri_edge.core.store cimport (
     CL_READ_DONE, Store, cl_read, cl_reader, cl_reader_close, cl_reader_open, cl_reader_submit, cl_reader_wait,
 )
 from colibri_edge.core.runtime cimport (
-    ST_ATTN, ST_ATTN_PROJ, ST_EMBED, ST_HEAD, ST_NORM, ST_OTHER, activations, cl_now_ns, enter, imax, imin, matrix, pad,
-    round_up, runtime,
+    ST_ATTN, ST_ATTN_PROJ, ST_COUNT, ST_EMBED, ST_HEAD, ST_NORM, ST_OTHER, activations, cl_now_ns, enter, enter_layer, imax, imin,
+    matrix, pad, round_up, runtime,
 )
 
 include "config.pxi"
@@ -392,6 +392,10 @@ cdef class Session:
         if self.rt.pool == NULL:
             raise MemoryError("no memory for the thread pool")
         self.rt.threads = cl_pool_threads(self.rt.pool)
+        self.ns = <int64_t *>calloc((program.n_layers + 1) * ST_COUNT, sizeof(int64_t))
+        if self.ns == NULL:
+            raise MemoryError("no memory for the clock")
+        self.rt.ns = self.ns
         self._allocate_kv()
         self.arena_bytes = self._layout(NULL)
         self.arena = <uint8_t *>cl_aligned_alloc(ALIGN, self.arena_bytes)
@@ -405,6 +409,7 @@ cdef class Session:
         cl_aligned_free(self.kv)
         free(self.views)
         free(self.rt.trace)
+        free(self.ns)
 
     @property
     def threads(self) -> int:
@@ -565,13 +570,16 @@ cdef class Session:
         self._embed(tokens, n)
         for i in range(self.program.n_layers):
             l = &self.program.layers[i]
+            enter_layer(&self.rt, self.ns + (i + 1) * ST_COUNT)
             self._attention(&l.attn, n)
             enter(&self.rt, ST_NORM)
             norm(&self.rt, self.x, self.ldx, l.ffn.norm, l.ffn.norm_eps, self.program.hidden, &self.normed, n)
             rc = ffn(&self.rt, &l.ffn, &self.ffn, n)
             if rc:
                 self.status = i
+                enter_layer(&self.rt, self.ns)
                 return rc
+        enter_layer(&self.rt, self.ns)
         self.pos += n
         self.program.store.age(n)
         enter(&self.rt, ST_OTHER)
@@ -735,7 +743,12 @@ cdef class Session:
 
     def timing(self) -> dict:
         """Seconds spent per stage since the session was made."""
-        return {name: self.rt.ns[i] * 1e-9 for i, name in enumerate(STAGES)}
+        layers = self.layer_timing()
+        return {name: self.ns[i] * 1e-9 + sum(layer[name] for layer in layers) for i, name in enumerate(STAGES)}
+
+    def layer_timing(self) -> list:
+        """Seconds spent per stage in each layer since the session was made."""
+        return [{name: self.ns[(n + 1) * ST_COUNT + i] * 1e-9 for i, name in enumerate(STAGES)} for n in range(self.program.n_layers)]
 
 
 cdef int64_t _kv_layer_bytes(const layer *l, int64_t ctx, int64_t es) noexcept nogil:

@@ -96,6 +96,8 @@ def _machine_arguments(g) -> None:
                         "model of which too little fits is refused")
     g.add_argument("--ctx", type=whole(1, 1 << 30), metavar="N",
                    help="context: most tokens of prompt and answer (default: the model's own, at most 4096)")
+    g.add_argument("--weights", choices=("auto", "map", "ram"), default="auto",
+                   help="read the weights where the file is mapped (instant start), or copy them into huge pages first")
     g.add_argument("--kv", choices=("auto", "f32", "f16"), default="auto",
                    help="numbers kept for earlier tokens (default auto: f32 for float weights, f16 for quantised ones)")
 
@@ -131,7 +133,7 @@ def _begin(args, prompt: str):
     schema = read_schema(args.json_schema) if args.json_schema is not None else None
     if schema is not None and args.stop:
         raise Fail("--stop would cut the JSON that --json-schema asks for; leave one of them out", USAGE)
-    model = Model.load(args.model, threads=args.threads, ram=args.ram, ctx=args.ctx, kv=args.kv)
+    model = Model.load(args.model, threads=args.threads, ram=args.ram, ctx=args.ctx, kv=args.kv, weights=args.weights)
     options = dict(stop=args.stop, temperature=args.temp, top_p=args.top_p, top_k=args.top_k, min_p=args.min_p,
                    repetition_penalty=args.repeat_penalty, seed=args.seed, schema=schema)
     if args.raw:
@@ -224,10 +226,12 @@ class _Clock:
         self.session = session
         self.wall = [time.perf_counter()]
         self.stages = [session.timing()]
+        self.layers = [session.layer_timing()]
 
     def _mark(self) -> None:
         self.wall.append(time.perf_counter())
         self.stages.append(self.session.timing())
+        self.layers.append(self.session.layer_timing())
 
     def token(self) -> None:
         if len(self.wall) == 1:
@@ -239,19 +243,28 @@ class _Clock:
             self._mark()
 
     def table(self, load_s: float, answer) -> str:
-        """Seconds; each column adds up to its last line, the time on the wall."""
+        """Seconds; each column adds up to its last line, the time on the wall. Then the layers, in milliseconds of the whole run."""
         walls = [self.wall[1] - self.wall[0], self.wall[2] - self.wall[1]]
         before, first, after = self.stages
         rows = [(name, first[name] - before[name], after[name] - first[name]) for name in before]
         rows = [r for r in rows if r[1] or r[2]]
+        routing = [sum(r[i] for r in rows if r[0] in ("router", "dispatch")) / (w or 1.0) for i, w in enumerate(walls, 1)]
         rows.append(("sampling, text, output", *(w - sum(r[i] for r in rows) for i, w in enumerate(walls, 1))))
         rows.append(("sum", *walls))
         total = sum(walls) or 1.0
         lines = [("stage", "prefill s", "decode s", "share")]
         lines += [(n, f"{a:.4f}", f"{b:.4f}", f"{(a + b) / total:.1%}") for n, a, b in rows]
-        return (f"{table(lines)}\nload {load_s:.3f} s; {answer.prompt_tokens} prompt tokens at "
+        return (f"{table(lines)}\nrouting and dispatch: {routing[0]:.1%} of prefill, {routing[1]:.1%} of decode\n\n{self._layers()}\n"
+                f"load {load_s:.3f} s; {answer.prompt_tokens} prompt tokens at "
                 f"{answer.prefill_tok_s:.1f} a second; {answer.completion_tokens} answer tokens at "
-                f"{answer.decode_tok_s:.1f} a second; {self.session.threads} threads")
+                f"{answer.decode_tok_s:.1f} a second; {self.session.threads} threads; weights {self.session.program.weights}")
+
+    def _layers(self) -> str:
+        spent = [{k: 1e3 * (last[k] - start[k]) for k in last} for start, last in zip(self.layers[0], self.layers[2], strict=True)]
+        names = [k for k in spent[0] if any(layer[k] >= 0.005 for layer in spent)]
+        lines = [("layer", *(f"{n} ms" for n in names), "sum ms")]
+        lines += [(str(i), *(f"{layer[n]:.2f}" for n in names), f"{sum(layer.values()):.2f}") for i, layer in enumerate(spent)]
+        return table(lines)
 
 
 def facts(model, answer, load_s: float, interrupted: bool) -> dict:

@@ -42,7 +42,7 @@ ctypedef struct runtime:
     int32_t *trace          # routing as it happens: stack, then its top_k experts, per token and layer; NULL: not recorded
     int64_t trace_len
     int64_t trace_room
-    int64_t ns[16]          # time per stage
+    int64_t *ns             # [ST_COUNT] time per stage of the running layer
     int64_t mark            # start of the running stage
     int32_t current
 
@@ -67,3 +67,8 @@ cdef inline void enter(runtime *rt, stage s) noexcept nogil:
     rt.ns[rt.current] += now - rt.mark
     rt.mark = now
     rt.current = s
+
+cdef inline void enter_layer(runtime *rt, int64_t *ns) noexcept nogil:
+    """Ends the running stage; what follows is counted in ns, [ST_COUNT]."""
+    enter(rt, ST_OTHER)
+    rt.ns = ns
