@@ -7,7 +7,7 @@ Refuses: prompts longer than the context, sampling settings out of range, chat w
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,6 +31,8 @@ class Generation(Iterator):
     """A running answer: iterate over its tokens; the facts stand in its attributes when it has ended.
 
     text (so far), tokens (ids), prompt_tokens, finish_reason ("stop", "length", None while it runs), ttft_s, prefill_s, decode_s.
+    poll: a function that is called before each chunk of the prompt and each token; a text that it returns ends the answer there and
+    becomes its finish_reason (a deadline, a client that left).
     """
 
     def __init__(self, model: Model, prompt: list[int], sampler, stream, max_tokens: int, constraint=None):
@@ -40,6 +42,7 @@ class Generation(Iterator):
         self.tokens: list[int] = []
         self.finish_reason: str | None = None
         self.ttft_s = self.prefill_s = self.decode_s = 0.0
+        self.poll: Callable[[], str | None] | None = None
         self._steps = self._run(model, prompt, sampler, stream, max_tokens, constraint)
 
     def __next__(self) -> Token:
@@ -60,10 +63,18 @@ class Generation(Iterator):
         """Tokens a second after the first."""
         return (len(self.tokens) - 1) / self.decode_s if self.decode_s and len(self.tokens) > 1 else 0.0
 
+    def _over(self) -> bool:
+        """Asks poll; True where the answer ends here."""
+        if self.poll is not None:
+            self.finish_reason = self.poll()
+        return self.finish_reason is not None
+
     def _run(self, model, prompt, sampler, stream, max_tokens, constraint):
         start = time.perf_counter()
-        self.cached_tokens = model._prefill(prompt)
+        self.cached_tokens = model._prefill(prompt, self._over)
         self.prefill_s = time.perf_counter() - start
+        if self.finish_reason is not None:
+            return
         session = model.session
         logits = session.logits_view()
         sampler.accept(prompt)
@@ -90,6 +101,9 @@ class Generation(Iterator):
             self.finish_reason = stream.finish_reason
             yield Token(token, text)
             if self.finish_reason is not None:
+                return
+            if self._over():
+                self.text += stream.finish(self.finish_reason)
                 return
             session.feed((token,))
             model._fed.append(token)    # after feed: an interrupt between the two must leave _fed a prefix of the session
@@ -254,8 +268,17 @@ class Model:
         constraint.begin(max_tokens)
         return constraint
 
-    def _prefill(self, ids: list[int]) -> int:
-        """Brings the session to the end of ids, keeping the common prefix; returns its length. At least the last token is fed."""
+    def prime(self, tokens: Sequence[int]) -> None:
+        """Computes the state of a prompt's beginning ahead: an answer whose prompt begins with these tokens pays for the rest only."""
+        ids = self.session.check_ids(tokens).tolist()
+        if len(ids) >= self.session.ctx:
+            raise ValueError(f"{len(ids)} tokens leave no room in the context of {self.session.ctx}; load with a larger ctx")
+        if ids:
+            self._prefill(ids)
+
+    def _prefill(self, ids: list[int], over=lambda: False) -> int:
+        """Brings the session to the end of ids, keeping the common prefix; returns its length. At least the last token is fed.
+        over: asked before each chunk; True ends it there, with the session at the end of a chunk."""
         same = 0
         for a, b in zip(self._fed, ids[:-1], strict=False):
             if a != b:
@@ -264,6 +287,8 @@ class Model:
         self.session.rewind(same)
         self._fed = ids[:same]
         for at in range(same, len(ids), self.session.chunk):    # chunk by chunk, so that an interrupt waits for one at most
+            if over():
+                break
             piece = ids[at:at + self.session.chunk]
             self.session.feed(piece, at + len(piece) == len(ids))
             self._fed += piece

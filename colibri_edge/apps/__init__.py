@@ -2,6 +2,7 @@
 
     cli.py --> run.py      answers a prompt         (model -> engine)
            |-> chat.py     a conversation on a terminal
+           |-> service/    answers items in a loop, for systemd
            |-> convert.py  other formats -> .colibri (convert)
            |-> info.py     what a model file holds   (file, model)
            |-> verify.py   checks every checksum     (file)

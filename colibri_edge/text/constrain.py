@@ -10,6 +10,7 @@ room than its plan needs, the plan of the token before it is followed to the end
 """
 from __future__ import annotations
 
+import functools
 import json
 
 import numpy as np
@@ -45,10 +46,14 @@ def grammar_of(schema: dict | bool | str) -> str:
         raise SchemaError(f"the schema is {json.dumps(schema)[:40]}, wanted a JSON object such as {{\"type\": \"object\"}}")
     if schema is False:
         raise SchemaError("the schema is false, which nothing satisfies")
-    schema = {} if schema is True else schema
+    return _grammar(json.dumps({} if schema is True else schema))
+
+
+@functools.lru_cache(8)
+def _grammar(schema: str) -> str:
     matcher = _library().LLMatcher
     try:
-        grammar = matcher.grammar_from_json_schema(json.dumps(schema), WHITE_SPACE)
+        grammar = matcher.grammar_from_json_schema(schema, WHITE_SPACE)
         problem = matcher.validate_grammar(grammar)
     except (ValueError, TypeError) as e:
         problem = str(e)
@@ -77,6 +82,14 @@ class Vocabulary:
         inside = self._closers(b'"')
         self.closers = (self._closers(CLOSING), inside, inside)    # by place
         self.library = library.LLTokenizer(library.TokenizerWrapper(self))
+        self.matcher = functools.lru_cache(8)(self._matcher)
+
+    def _matcher(self, grammar: str):
+        """A matcher at the beginning of a text; compiling a large schema takes a tenth of a second, copying it does not."""
+        matcher = _library().LLMatcher(self.library, grammar)
+        if matcher.is_error():
+            raise SchemaError(f"the schema cannot be used: {matcher.get_error()}")
+        return matcher
 
     def __call__(self, text: bytes | str) -> list[int]:
         return self._encode(text, add_special=False)
@@ -105,9 +118,7 @@ class Constraint:
 
     def __init__(self, vocabulary: Vocabulary, grammar: str):
         self.vocabulary = vocabulary
-        self._matcher = _library().LLMatcher(vocabulary.library, grammar)
-        if self._matcher.is_error():
-            raise SchemaError(f"the schema cannot be used: {self._matcher.get_error()}")
+        self._matcher = vocabulary.matcher(grammar).deep_copy()
         self._plan: list[int] | None = None     # ends the text from here; None: not looked for
         self._forced: list[int] = []            # the plan that is being followed
         self._place = OUTSIDE
