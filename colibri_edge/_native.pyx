@@ -8,7 +8,7 @@ include "config.pxi"
 import os
 
 from libc.string cimport memset
-from libc.stdint cimport int32_t, uint8_t, uint32_t
+from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
 
 
 def _choose():
@@ -92,6 +92,48 @@ def probe(int threads, long long n_bytes=1 << 30, int reps=5) -> dict:
         cl_pool_free(pool)
         cl_huge_free(data, n_bytes)
     return {"read_gb_s": read / 1e9, "int8_gmac_s": int8 / 1e9}
+
+
+def probe_decode(int threads, formats, long long n_bytes=192 << 20, int reps=3) -> dict:
+    """What one token's work costs here: for each (format id, columns) of `formats` the weight bytes a second of a matrix-vector
+    product over n_bytes in huge pages, and under "dispatch_s" the seconds of an empty pass through the pool. Raises MemoryError."""
+    cdef cl_pool *pool = cl_pool_new(threads)
+    cdef uint8_t *data = cl_huge_alloc(n_bytes)
+    cdef double rate
+    cdef int32_t fmt, cols
+    if pool == NULL or data == NULL:
+        cl_pool_free(pool)
+        cl_huge_free(data, n_bytes)
+        raise MemoryError(f"no memory for a probe of {n_bytes} bytes; take a smaller one")
+    with nogil:
+        memset(data, 0x21, n_bytes)     # scales of 0.01, floats near zero
+    out = {}
+    for fmt, cols in formats:
+        with nogil:
+            rate = cl_probe_matvec(pool, fmt, cols, data, n_bytes, reps)
+        out[fmt, cols] = rate
+    with nogil:
+        cl_probe_dispatch(pool, 200)
+        rate = cl_probe_dispatch(pool, 2000)
+        cl_pool_free(pool)
+        cl_huge_free(data, n_bytes)
+    return out | {"dispatch_s": rate}
+
+
+def probe_disk(path, uint64_t start, uint64_t end, size_t record, int reads, int ahead) -> float:
+    """Bytes a second of `reads` random reads of `record` bytes within a file's [start, end), `ahead` in flight, as experts are read:
+    start and record multiples of 4096. Raises OSError; ValueError where the span holds no record."""
+    cdef bytes name = str(path).encode()
+    cdef const char *c = name
+    cdef int32_t error = 0
+    cdef double rate
+    if not record or end < start + record:
+        raise ValueError(f"bytes {start} to {end} hold no record of {record}")
+    with nogil:
+        rate = cl_probe_disk(c, start, end, record, reads, ahead, &error)
+    if error:
+        raise OSError(error, os.strerror(error), str(path))
+    return rate
 
 
 _choose()

@@ -1,9 +1,9 @@
 # The engine for cimport (C API): a session's state and one forward pass.
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 from colibri_edge.core.attention cimport attn_buffers, attn_layer, kv_view
 from colibri_edge.core.ffn cimport expert_stack, ffn_buffers, ffn_layer
-from colibri_edge.core.store cimport Store
+from colibri_edge.core.store cimport Store, cl_read
 from colibri_edge.core.runtime cimport activations, matrix, runtime
 
 ctypedef struct rope_spec:
@@ -20,6 +20,7 @@ cdef class Program:
     cdef object file                 # keeps the mapping alive
     cdef list keep                   # padded copies of vectors
     cdef readonly str weights        # "map", "ram" or "stream"
+    cdef const uint8_t *mapped       # the file's mapping, watched (colibri/guard.h); NULL for a plan without a file
     cdef uint8_t *image              # "ram": the file's bytes; "stream": those before the routed experts
     cdef int64_t image_bytes
     cdef layer *layers
@@ -31,6 +32,8 @@ cdef class Program:
     cdef readonly bint float_weights
     cdef readonly dict topology
     cdef matrix embed
+    cdef readonly bint embed_rows    # rows of the embedding are read from the file as tokens ask for them
+    cdef uint64_t embed_at           # where it lies in the file
     cdef matrix output
     cdef const float *output_norm
     cdef float norm_eps, embed_scale, logit_softcap
@@ -68,9 +71,12 @@ cdef class Session:
     cdef size_t ld_logits
     cdef int32_t head_rows
     cdef int32_t status
+    cdef bint prefetch
     cdef int _allocate_kv(self) except -1
+    cdef cl_read *row_reads          # [ROWS_AHEAD], where rows of the embedding are read
     cdef int64_t _layout(self, uint8_t *base) except -1
-    cdef void _embed(self, const int32_t *tokens, int32_t n) noexcept nogil
+    cdef int32_t _embed_from_file(self, const int32_t *tokens, int32_t n) noexcept nogil
+    cdef int32_t _embed(self, const int32_t *tokens, int32_t n) noexcept nogil
     cdef void _attention(self, const attn_layer *l, int32_t n) noexcept nogil
     cdef int _fail(self, int32_t rc) except -1 nogil
     cdef int32_t forward(self, const int32_t *tokens, int32_t n) noexcept nogil

@@ -11,7 +11,7 @@ from libc.string cimport memcpy, memset
 
 from colibri_edge._native cimport (
     CL_ACT_GELU_TANH, CL_ACT_RELU, CL_ACT_SILU, CL_KV_F16, CL_KV_F32, cl_act8, cl_aligned_alloc, cl_aligned_free, cl_attn_scratch,
-    cl_dequant_row, cl_expf, cl_get_format, cl_get_kernels, cl_huge_alloc, cl_huge_free, cl_pool_free, cl_pool_new, cl_pool_run,
+    cl_dequant_row, cl_expf, cl_get_format, cl_get_kernels, cl_guard_add, cl_guard_lost, cl_guard_remove, cl_huge_alloc, cl_huge_free, cl_pool_free, cl_pool_new, cl_pool_run,
     cl_pool_threads, cl_sincos,
 )
 from colibri_edge.core.attention cimport QK_FULL, QK_HEAD, QK_NONE, attend
@@ -19,7 +19,7 @@ from colibri_edge.core.dispatch cimport groups_bytes, groups_init
 from colibri_edge.core.ffn cimport expert_stack, ffn, ffn_layer, ffn_scratch
 from colibri_edge.core.matmul cimport matmul, mm_job
 from colibri_edge.core.store cimport (
-    CL_READ_DONE, Store, cl_read, cl_reader, cl_reader_close, cl_reader_open, cl_reader_submit, cl_reader_wait,
+    CL_READ_DONE, CL_READERS, Store, cl_read, cl_reader, cl_reader_close, cl_reader_open, cl_reader_submit, cl_reader_wait,
 )
 from colibri_edge.core.runtime cimport (
     ST_ATTN, ST_ATTN_PROJ, ST_COUNT, ST_EMBED, ST_HEAD, ST_NORM, ST_OTHER, activations, cl_now_ns, enter, enter_layer, imax, imin,
@@ -32,6 +32,8 @@ cdef enum:
     ALIGN = 64
     HEAD_ROWS = 16          # tokens whose logits are computed at a time
     MAX_THREADS = 256
+    ROWS_AHEAD = 16         # reads of the embedding in flight
+    PAGE = 4096             # CL_READ_ALIGN
 
 STAGES = ("other", "embed", "norm", "attention projections", "attention", "router", "dispatch", "experts", "disk", "head")
 ACTIVATIONS = {"silu": CL_ACT_SILU, "gelu_tanh": CL_ACT_GELU_TANH, "relu": CL_ACT_RELU}
@@ -69,13 +71,19 @@ cdef class Program:
     weights: "map" reads the file's mapping in place (instant start, pages come as they are touched); "ram" copies the file
     into huge pages first (docs/performance.md says when that pays); "stream" keeps all but the routed experts in memory and
     reads those through `slots` slots (core/store), by `policy` ("lfu" or "lru"); direct: past the page cache where possible.
+    embed_rows: with "stream", leave the embedding in the file as well, and read the rows that tokens ask for; needs an output matrix
+    of its own. Those rows have no checksum of their own: `verify` checks them.
     """
 
-    def __cinit__(self, file, str weights="map", int slots=0, str policy="lfu", bint direct=True):
+    def __cinit__(self, file, str weights="map", int slots=0, str policy="lfu", bint direct=True, bint embed_rows=False):
         topo = file.topology
         if weights not in ("map", "ram", "stream"):
             raise ValueError(f"weights is {weights!r}, wanted 'map', 'ram' or 'stream'")
+        if embed_rows and (weights != "stream" or topo["tied"]):
+            raise ValueError("embed_rows needs weights='stream' and an output matrix of its own")
         self.weights = weights
+        self.embed_rows = embed_rows
+        self.embed_at = file.tensors["embed"].offset
         self.file = file
         self.keep = []
         self.topology = topo
@@ -93,6 +101,9 @@ cdef class Program:
         self.single = <const uint8_t **>calloc(imax(1, self.n_layers), sizeof(uint8_t *))
         if self.layers == NULL or self.ropes == NULL or self.single == NULL:
             raise MemoryError("no memory for the layer program")
+        if hasattr(file, "mapping"):
+            self.mapped = address(file.mapping())
+            cl_guard_add(self.mapped, file.size)
         if weights == "ram":
             self._load_image(file)
         elif weights == "stream":
@@ -117,6 +128,7 @@ cdef class Program:
             self._ffn(&self.layers[i].ffn, i, topo["layers"][i]["ffn"])
 
     def __dealloc__(self):
+        cl_guard_remove(self.mapped)
         free(self.layers)
         free(self.ropes)
         free(self.single)
@@ -151,27 +163,28 @@ cdef class Program:
         """All that lies before the routed experts, past the page cache."""
         from colibri_edge.file import FileError
 
-        cdef int64_t first = min(t.offset for t in file.tensors.values() if t.name.endswith(".experts")), step = 8 << 20, at = 0
+        cdef int64_t first = min(t.offset for t in file.tensors.values() if t.name.endswith(".experts")), step = 8 << 20, at, end
         cdef int32_t error = 0, i, n = 0, state
         late = [t.name for t in file.tensors.values() if not t.name.endswith(".experts") and t.offset > first]
         if late:
             raise FileError(f"{file.path}: {late[0]} lies behind the routed experts, so these cannot be streamed; convert the model again")
         self.image_bytes = first
         self.image = cl_huge_alloc(first)
-        cdef cl_read *reads = <cl_read *>calloc(first // step + 1, sizeof(cl_read))
-        cdef cl_reader *reader = cl_reader_open(str(file.path).encode(), 4, True, &error)
+        cdef cl_read *reads = <cl_read *>calloc(first // step + 3, sizeof(cl_read))
+        cdef cl_reader *reader = cl_reader_open(str(file.path).encode(), CL_READERS, True, &error)
         try:
             if reader == NULL:
                 raise OSError(error, "the model file cannot be read", str(file.path))
             if self.image == NULL or reads == NULL:
                 raise MemoryError(f"no memory for {first} bytes of resident weights")
-            while at < first:
-                reads[n].offset = at
-                reads[n].dst = self.image + at
-                reads[n].bytes = min(step, first - at)
-                cl_reader_submit(reader, &reads[n])
-                at += step
-                n += 1
+            for at, end in self._resident_spans(file, first):
+                while at < end:
+                    reads[n].offset = at
+                    reads[n].dst = self.image + at
+                    reads[n].bytes = min(step, end - at)
+                    cl_reader_submit(reader, &reads[n])
+                    at += step
+                    n += 1
             for i in range(n):
                 with nogil:
                     state = cl_reader_wait(reader, &reads[i])
@@ -181,6 +194,13 @@ cdef class Program:
             cl_reader_close(reader)
             free(reads)
         return 0
+
+    def _resident_spans(self, file, first):
+        """[start, end) of what is read into the image: all before `first`, but the embedding where its rows are read one by one."""
+        e = file.tensors["embed"]
+        if not self.embed_rows or e.offset >= first:
+            return [(0, first)]
+        return [(0, e.offset), ((e.offset + e.length) // PAGE * PAGE, first)]
 
     cdef int _open_store(self, int slots, str policy, bint direct) except -1:
         routed = [t for name, t in self.file.tensors.items() if name.endswith(".experts")]
@@ -317,7 +337,7 @@ cdef class Program:
         from colibri_edge import _native
 
         for name, t in self.file.tensors.items():
-            if name.endswith(".experts"):
+            if name.endswith(".experts") or (name == "embed" and self.embed_rows):
                 continue
             if _native.crc32c(self.view(name)) != t.crc[0]:
                 raise FileError(f"{self.file.path}: tensor {name} is damaged (its CRC-32C differs from the directory's); "
@@ -366,21 +386,28 @@ cdef int32_t wait(void *store, int32_t stack, int32_t expert) noexcept nogil:
     return (<Store>store).wait(stack, expert)
 
 
+cdef void guess(void *store, int32_t stack, const int32_t *experts, int32_t n) noexcept nogil:
+    (<Store>store).guess(stack, experts, n)
+
+
 cdef class Session:
     """One sequence of a Program.
 
     ctx: positions; threads: of the pool; kv: "f32" or "f16"; chunk: tokens of one pass (prefill is cut into such chunks);
+    prefetch: of streamed experts, read those that the next layer will probably choose (core/ffn); speed only.
     plan: only say what it would take (kv_bytes, arena_bytes); such a session cannot run.
     """
 
-    def __cinit__(self, Program program not None, int ctx, int threads, str kv="f16", int chunk=256, bint plan=False):
+    def __cinit__(self, Program program not None, int ctx, int threads, str kv="f16", int chunk=256, bint plan=False, bint prefetch=False):
         self.program = program
+        self.prefetch = prefetch and program.store.streamed
         self.ctx = round_up(ctx, 8)
         self.chunk = imin(imin(chunk, CL_MAX_BATCH), imax(self.ctx, 1))
         self.kv_type = KV_TYPES[kv]
         self.rt.k = cl_get_kernels()
         self.rt.acquire = acquire
         self.rt.wait = wait
+        self.rt.guess = guess
         self.rt.store = <void *>program.store
         self.rt.max_union = program.store.n_slots if program.store.streamed else CL_MAX_EXPERTS
         if plan:
@@ -408,6 +435,7 @@ cdef class Session:
         cl_aligned_free(self.arena)
         cl_aligned_free(self.kv)
         free(self.views)
+        free(self.row_reads)
         free(self.rt.trace)
         free(self.ns)
 
@@ -482,8 +510,26 @@ cdef class Session:
         cdef uint8_t *groups = <uint8_t *>_take(base, &n, groups_bytes(<int32_t>T, k, p.max_experts))
         if base != NULL:
             groups_init(&self.ffn.groups, groups, <int32_t>T, k, p.max_experts)
+        cdef int64_t room
+        cdef uint8_t *rows
+        if p.embed_rows:
+            room = round_up(<int32_t>p.embed.group_stride, PAGE) + PAGE     # a group of eight rows with the pages around it
+            rows = <uint8_t *>_take(base, &n, ROWS_AHEAD * room + PAGE)
+            if base != NULL:
+                rows += (PAGE - <size_t>rows % PAGE) % PAGE
+                self.row_reads = <cl_read *>calloc(ROWS_AHEAD, sizeof(cl_read))
+                if self.row_reads == NULL:
+                    raise MemoryError("no memory for reads of the embedding")
+                for i in range(ROWS_AHEAD):
+                    self.row_reads[i].dst = rows + i * room
         self.ffn.x = self.x
         self.ffn.ldx = self.ldx
+        self.ffn.hidden_size = p.hidden
+        self.ffn.ahead.ldx = self.ldx
+        self.ffn.ahead.x = <float *>_take(base, &n, self.ldx * 4)
+        self.ffn.ahead_scores = <float *>_take(base, &n, self.ffn.ld_scores * 4)
+        self.ffn.ahead_ids = <int32_t *>_take(base, &n, k * 4)
+        self.ffn.ahead_weights = <float *>_take(base, &n, k * 4)
         self.cos = <float **>_take(base, &n, imax(1, p.n_ropes) * sizeof(float *))
         self.sin = <float **>_take(base, &n, imax(1, p.n_ropes) * sizeof(float *))
         cdef float *table
@@ -503,14 +549,43 @@ cdef class Session:
                 self.rt.scratch[w] = groups
         return n
 
-    cdef void _embed(self, const int32_t *tokens, int32_t n) noexcept nogil:
+    cdef int32_t _embed_from_file(self, const int32_t *tokens, int32_t n) noexcept nogil:
+        """Rows of the embedding by reads of their groups of eight rows, some in flight. 0, or -5: status is the token."""
+        cdef const matrix *m = &self.program.embed
+        cdef uint64_t start = self.program.embed_at
+        cdef cl_reader *reader = self.program.store.reader
+        cdef cl_read *q
+        cdef uint64_t at
+        cdef int32_t t, i, failed = 0
+        for t in range(n + ROWS_AHEAD):
+            q = &self.row_reads[t % ROWS_AHEAD]
+            i = t - ROWS_AHEAD
+            if 0 <= i < n:
+                at = start + <uint64_t>(tokens[i] / 8) * m.group_stride
+                if cl_reader_wait(reader, q) != CL_READ_DONE:
+                    failed = -5
+                    self.status = tokens[i]
+                else:
+                    cl_dequant_row(m.fmt, q.dst + at % PAGE, tokens[i] % 8, m.cols, self.x + <size_t>i * self.ldx)
+            if t < n:
+                at = start + <uint64_t>(tokens[t] / 8) * m.group_stride
+                q.offset = at / PAGE * PAGE
+                q.bytes = <size_t>((at + m.group_stride + PAGE - 1) / PAGE * PAGE - q.offset)
+                cl_reader_submit(reader, q)
+        return failed
+
+    cdef int32_t _embed(self, const int32_t *tokens, int32_t n) noexcept nogil:
+        """The residual stream's start for n tokens, and the tables of RoPE. 0, or -5: a row cannot be read, status is its token."""
         cdef int32_t t, i, r
         cdef double s, c
         cdef float *row
         cdef rope_spec *spec
+        if self.program.embed_rows and self._embed_from_file(tokens, n):
+            return -5
         for t in range(n):
             row = self.x + <size_t>t * self.ldx
-            cl_dequant_row(self.program.embed.fmt, self.program.embed.w, tokens[t], self.program.hidden, row)
+            if not self.program.embed_rows:
+                cl_dequant_row(self.program.embed.fmt, self.program.embed.w, tokens[t], self.program.hidden, row)
             if self.program.embed_scale != 1.0:
                 for i in range(self.program.hidden):
                     row[i] = row[i] * self.program.embed_scale
@@ -521,6 +596,7 @@ cdef class Session:
                     cl_sincos(<double>(self.pos + t) * <double>spec.inv_freq[i], &s, &c)
                     self.cos[r][t * spec.half + i] = <float>(c * spec.factor)
                     self.sin[r][t * spec.half + i] = <float>(s * spec.factor)
+        return 0
 
     cdef void _attention(self, const attn_layer *l, int32_t n) noexcept nogil:
         cdef mm_job jobs[3]
@@ -561,25 +637,33 @@ cdef class Session:
         matmul(rt, &self.attn.out, n, jobs, 1)
 
     cdef int32_t forward(self, const int32_t *tokens, int32_t n) noexcept nogil:
-        """Runs n <= chunk tokens through all layers; the residual stream of each stays in x. 0, -2 (router), -3 (record)."""
+        """Runs n <= chunk tokens through all layers; the residual stream of each stays in x. 0, -2 (router), -3 (record),
+        -4 (the mapped file was cut), -5 (a row of the embedding cannot be read)."""
         cdef layer *l
+        cdef const ffn_layer *next
         cdef int32_t i, rc
         self.rt.mark = cl_now_ns()
         self.rt.current = ST_OTHER
         enter(&self.rt, ST_EMBED)
-        self._embed(tokens, n)
+        if self._embed(tokens, n):
+            return -5
         for i in range(self.program.n_layers):
             l = &self.program.layers[i]
             enter_layer(&self.rt, self.ns + (i + 1) * ST_COUNT)
             self._attention(&l.attn, n)
             enter(&self.rt, ST_NORM)
             norm(&self.rt, self.x, self.ldx, l.ffn.norm, l.ffn.norm_eps, self.program.hidden, &self.normed, n)
-            rc = ffn(&self.rt, &l.ffn, &self.ffn, n)
+            next = NULL
+            if self.prefetch and i + 1 < self.program.n_layers and self.program.layers[i + 1].ffn.moe:
+                next = &self.program.layers[i + 1].ffn
+            rc = ffn(&self.rt, &l.ffn, next, &self.ffn, n)
             if rc:
                 self.status = i
                 enter_layer(&self.rt, self.ns)
                 return rc
         enter_layer(&self.rt, self.ns)
+        if cl_guard_lost(self.program.mapped):
+            return -4
         self.pos += n
         self.program.store.age(n)
         enter(&self.rt, ST_OTHER)
@@ -587,20 +671,21 @@ cdef class Session:
 
     cdef int32_t experts(self, const int32_t *tokens, int32_t n) noexcept nogil:
         """The routed layers' norm, router and experts alone, on the embeddings of n <= chunk tokens: what `bench --moe-only` times.
-        Neither attention nor position: pos stays. 0, -2, -3 as forward."""
+        Neither attention nor position: pos stays. 0, -2, -3, -5 as forward."""
         cdef layer *l
         cdef int32_t i, rc
         self.rt.mark = cl_now_ns()
         self.rt.current = ST_OTHER
         enter(&self.rt, ST_EMBED)
-        self._embed(tokens, n)
+        if self._embed(tokens, n):
+            return -5
         for i in range(self.program.n_layers):
             l = &self.program.layers[i]
             if not l.ffn.moe:
                 continue
             enter(&self.rt, ST_NORM)
             norm(&self.rt, self.x, self.ldx, l.ffn.norm, l.ffn.norm_eps, self.program.hidden, &self.normed, n)
-            rc = ffn(&self.rt, &l.ffn, &self.ffn, n)
+            rc = ffn(&self.rt, &l.ffn, NULL, &self.ffn, n)
             if rc:
                 self.status = i
                 return rc
@@ -631,8 +716,15 @@ cdef class Session:
 
     cdef int _fail(self, int32_t rc) except -1 nogil:
         with gil:
+            if cl_guard_lost(self.program.mapped):
+                from colibri_edge.file import FileError
+
+                raise FileError(f"{self.program.file.path} was cut while it was in use: pages of it are gone; copy the file again and load it anew")
             if rc == -3:
                 raise self.program.store.error()
+            if rc == -5:
+                raise OSError(f"{self.program.file.path}: the embedding of token {self.status} cannot be read; the disk failed or the file was "
+                              "cut while it was in use")
             raise EngineError(f"layer {self.status}: the router's scores hold a NaN; the weights are damaged or overflow")
 
     cdef int feed_tokens(self, const int32_t *tokens, int32_t n, bint want_logits) except -1 nogil:

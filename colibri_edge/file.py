@@ -321,6 +321,10 @@ class ColibriFile:
         off = t.offset + record * t.stride
         return memoryview(self._map)[off:off + t.stride]
 
+    def mapping(self) -> memoryview:
+        """The whole mapped file, read-only."""
+        return memoryview(self._map)
+
     def tokenizer_view(self) -> memoryview | None:
         """The mapped tokenizer tables, or None when the file has none. FileError where their checksum is wrong."""
         if self.tokenizer is None:

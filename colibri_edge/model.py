@@ -12,11 +12,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from colibri_edge import budget, limits
+from colibri_edge import budget, limits, usage
+from colibri_edge.core.store import POLICIES
 from colibri_edge.engine import Program, Session
 from colibri_edge.file import ColibriFile
 
 DEFAULT_CONTEXT = 4096
+PREFILL_CHUNK = 256
+DEFAULT_POLICY = "lfu"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,13 +120,16 @@ class Model:
         self.program = program
         self.session = session
         self._fed: list[int] = []
+        self._usage: usage.Usage | None = None
+        self._saved_passes = 0
         self._tokenizer = None
         self._template = None
         self._vocabulary = None
 
     @classmethod
     def load(cls, path, *, threads: int | None = None, ram: str | int | None = None, ctx: int | None = None, kv: str = "auto",
-             chunk: int = 256, weights: str = "auto", progress=None) -> Model:
+             chunk: int = PREFILL_CHUNK, weights: str = "auto", policy: str = DEFAULT_POLICY, prefetch: bool = False,
+             learn: bool = True, progress=None) -> Model:
         """Opens MODEL: a .colibri file, a .gguf file, a Hugging Face folder, or "demo".
 
         threads: default, the physical cores that this process may use. ram: ceiling in bytes or such as "2GiB"; a model that does
@@ -131,6 +137,8 @@ class Model:
         kv: "f32", "f16", or "auto": float32 for float weights, float16 for quantised ones. chunk: tokens of one prefill pass.
         weights: "map" (instant start), "ram" (copied into huge pages first) or "auto": mapped where all of it fits the ceiling, else
         the routed experts are streamed from disk. Without ram= the ceiling is the memory that is free, cgroup limits included.
+        policy: which expert leaves memory, "lfu" or "lru"; prefetch: read what the next layer will probably choose; learn: begin with
+        the counts of `MODEL.usage` where that file is there (see save_usage). These three change speed, never results.
         Raises FileError, FileNotFoundError or ValueError, each with what to do.
         """
         from colibri_edge.convert.cache import resolve
@@ -148,6 +156,8 @@ class Model:
             kv = default_kv(program)
         elif kv not in ("f32", "f16"):
             raise ValueError(f"kv is {kv!r}, wanted 'auto', 'f32' or 'f16'")
+        if policy not in POLICIES:
+            raise ValueError(f"policy is {policy!r}, wanted one of {', '.join(POLICIES)}")
         if weights not in ("auto", "map", "ram"):
             raise ValueError(f"weights is {weights!r}, wanted 'auto', 'map' or 'ram'")
         threads = threads or limits.default_threads()
@@ -155,10 +165,34 @@ class Model:
         if ceiling is not None and weights == "auto":
             placed = budget.place(file, program, ctx=ctx, kv=kv, chunk=chunk, threads=threads, ram=ceiling)
             if placed.weights == "stream":
-                program = Program(file, "stream", placed.slots)
+                program = Program(file, "stream", placed.slots, policy, embed_rows=placed.embed_rows)
         program.verify_resident()
-        session = Session(program, ctx, threads, kv, chunk)
-        return cls(file, program, session)
+        model = cls(file, program, Session(program, ctx, threads, kv, chunk, prefetch=prefetch))
+        if program.weights == "stream" and learn:
+            model._learn()
+        return model
+
+    def _learn(self) -> None:
+        """Begins with what earlier runs asked for."""
+        self._usage = usage.read(usage.beside(self.file.path), [len(c) for c in self.program.store.counts()])
+        if self._usage.counts is not None:
+            self.program.store.learn(self._usage.counts, self._usage.passes)
+
+    @property
+    def usage_note(self) -> str | None:
+        """Why the usage file was left aside; None where it was not."""
+        return self._usage.note if self._usage else None
+
+    def save_usage(self) -> str | None:
+        """Adds this run's counts of experts to `MODEL.usage`, the file that the next streamed run begins with: whole or not at all. Only
+        where experts are streamed and were learned from. Returns a note where it cannot be written, else None; never raises for that."""
+        store = self.program.store
+        if self.program.weights != "stream" or self._usage is None or store.passes == self._saved_passes:
+            return None
+        path = usage.beside(self.file.path)
+        now = usage.merge(self._usage, store.counts(), store.passes)
+        self._saved_passes = store.passes
+        return usage.write(path, now)
 
     @property
     def tokenizer(self):
@@ -190,7 +224,8 @@ class Model:
         return out
 
     def stats(self) -> dict:
-        """Uses of routed experts found in memory and read from disk, bytes read, seconds that threads waited (core/store)."""
+        """Uses of routed experts found in memory and read from disk, reads ahead of need, bytes read, seconds that threads waited
+        (core/store)."""
         return self.program.store.stats()
 
     def reset(self) -> None:

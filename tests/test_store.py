@@ -1,5 +1,10 @@
 """Streamed experts: faults of the disk, the budget, refusals. The bits are in test_exactness.py."""
+import hashlib
+import os
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -81,6 +86,130 @@ def test_a_file_cut_while_it_streams_is_an_error(path, tmp_path):
         f.truncate(ColibriFile(path).tensor("layers.2.experts").offset)
     with pytest.raises(FileError, match="cut while it was in use"):
         s.feed(golden.prompt()[4:40])
+
+
+def test_a_mapped_file_that_is_cut_is_an_error_not_a_crash(path, want, tmp_path):
+    """The pages behind the new end are gone: zeros and a note instead of SIGBUS, then an error; other mappings go on."""
+    copy = tmp_path / "copy.colibri"
+    copy.write_bytes(path.read_bytes())
+    m, other = Model.load(copy, kv="f16"), Model.load(path, kv="f16")
+    assert m.program.weights == "map" and np.array_equal(m.logits(golden.prompt()), want)
+    with open(copy, "r+b") as f:
+        f.truncate(ColibriFile(path).tensor("layers.0.experts").offset)
+    for _ in range(2):
+        with pytest.raises(FileError, match="was cut while it was in use"):
+            m.logits(golden.prompt())
+    assert np.array_equal(other.logits(golden.prompt()), want)
+
+
+def test_a_fault_elsewhere_still_ends_the_process(tmp_path):
+    """The handler takes faults of model files only."""
+    code = ("import mmap, sys\nimport numpy as np\nfrom colibri_edge.model import Model\nm = Model.load(sys.argv[1], kv='f16')\n"
+            "m.logits([1])\nf = open(sys.argv[2], 'w+b')\nf.truncate(8192)\na = np.frombuffer(mmap.mmap(f.fileno(), 8192), np.uint8)\n"
+            "f.truncate(0)\nprint('before', flush=True)\nprint(a[5000])")
+    model = golden.write_model(tmp_path, "q8_0")
+    done = subprocess.run([sys.executable, "-c", code, model, tmp_path / "x"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (-signal.SIGBUS, "before\n")
+
+
+@pytest.mark.parametrize("weights", ["map", "stream"])
+def test_a_file_replaced_or_unlinked_while_it_runs_is_the_old_one(path, want, tmp_path, weights):
+    copy, fresh = tmp_path / "copy.colibri", tmp_path / "fresh.colibri"
+    copy.write_bytes(path.read_bytes())
+    fresh.write_bytes(bytes(len(path.read_bytes())))
+    s = Session(Program(ColibriFile(copy), weights, 6), 100, 2, "f16", 32)
+    os.replace(fresh, copy)
+    assert np.array_equal(run(s), want)
+    copy.unlink()
+    s.rewind(0)
+    assert np.array_equal(run(s), want)
+
+
+def test_stopped_and_continued(path, want, tmp_path):
+    """SIGSTOP in the middle of streaming, then SIGCONT: it goes on right."""
+    code = ("import sys, hashlib\nsys.path.insert(0, sys.argv[2])\nimport test_store as t\nfrom pathlib import Path\n"
+            "s = t.session(Path(sys.argv[1]), 3)\nprint('go', flush=True)\n"
+            "for _ in range(30):\n    s.rewind(0)\n    x = t.run(s)\nprint(hashlib.sha256(x.tobytes()).hexdigest())")
+    child = subprocess.Popen([sys.executable, "-c", code, path, Path(__file__).parent], stdout=subprocess.PIPE, text=True)
+    assert child.stdout.readline() == "go\n"
+    for _ in range(3):
+        time.sleep(0.1)
+        child.send_signal(signal.SIGSTOP)
+        time.sleep(0.3)
+        child.send_signal(signal.SIGCONT)
+    out, _ = child.communicate(timeout=120)
+    assert (child.returncode, out.strip()) == (0, hashlib.sha256(want.tobytes()).hexdigest())
+
+
+@pytest.mark.parametrize("slots", [3, 6, 13, 23])
+def test_reading_ahead_never_changes_a_bit(path, want, slots):
+    s = Session(Program(ColibriFile(path), "stream", slots), 100, 2, "f16", 32, prefetch=True)
+    out = np.empty_like(want)
+    for i, token in enumerate(golden.prompt()):     # one by one: only then the next layer's choice is guessed
+        s.feed((token,))
+        out[i] = s.logits_view()
+    assert np.array_equal(out, want)
+    stats = s.program.store.stats()
+    assert 0 <= stats["guesses_used"] <= stats["guesses"] and (stats["guesses"] > 0 or slots == 3)
+
+
+@pytest.mark.parametrize("fault", [EIO, CUT])
+def test_a_guess_that_fails_matters_only_when_it_was_right(path, want, fault):
+    s = Session(Program(ColibriFile(path), "stream", 12), 100, 2, "f16", 32, prefetch=True)
+    failed = 0
+    for token, row in zip(golden.prompt(), want, strict=True):
+        s.program.store.inject(fault, 1)
+        try:
+            s.feed((token,))
+        except (OSError, FileError):
+            failed += 1
+            s.program.store.inject(0, 0)
+            s.feed((token,))
+        assert np.array_equal(s.logits_view(), row)
+    assert failed
+
+
+def test_what_is_known_is_fetched_before_it_is_asked_for(path, want):
+    s = session(path, 8)
+    s.program.store.learn([[0, 9, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0], [7] * 12], 10)
+    assert np.array_equal(run(s), want)
+    assert s.program.store.stats()["guesses"] == 8
+    assert s.program.store.passes == 3 and all(sum(c) > 3 * 3 for c in s.program.store.counts())
+
+
+@pytest.mark.parametrize("fmt", ["f32", "bf16", "q4_0", "q6_k"])
+def test_rows_of_the_embedding_from_the_file(tmp_path, fmt):
+    """The same bits as from memory; what the image leaves out is the embedding."""
+    path = golden.write_model(tmp_path, fmt)
+    want = Model.load(path, kv="f16").logits(golden.prompt())
+    s = session(path, embed_rows=True)
+    assert np.array_equal(run(s), want)
+    s.program.verify_resident()
+    for token, row in zip(golden.prompt()[:5], want, strict=False):
+        s.rewind(0) if token == golden.prompt()[0] else None
+        s.feed((token,))
+        assert np.array_equal(s.logits_view(), row)
+    s.program.store.inject(EIO, 0)
+    s.rewind(0)
+    with pytest.raises(OSError, match=f"embedding of token {golden.prompt()[0]} cannot be read"):
+        s.feed(golden.prompt())
+    assert np.array_equal(run(s), want)
+
+
+def test_large_embeddings_stay_in_the_file_under_a_ceiling(path, want, monkeypatch):
+    file = ColibriFile(path)
+    need = budget.need(file, Program(file), 96, "f16", 32, 2)
+    ram = sum(need.values()) - need["routed experts"] // 2 + (1 << 20)
+    monkeypatch.setattr(limits, "rss_bytes", lambda: need["Python"] - budget.LATER_BYTES + (1 << 20))
+    before = budget.place(file, Program(file), ctx=96, kv="f16", chunk=32, threads=2, ram=ram)
+    assert not before.embed_rows
+    monkeypatch.setattr(budget, "ROWS_FROM", 1)
+    placed = budget.place(file, Program(file), ctx=96, kv="f16", chunk=32, threads=2, ram=ram)
+    assert placed.embed_rows and placed.need["resident weights"] == before.need["resident weights"] - file.tensor("embed").length
+    m = Model.load(path, ram=ram, ctx=96, kv="f16", chunk=32, threads=2, learn=False)
+    assert m.program.embed_rows and np.array_equal(m.logits(golden.prompt()), want)
+    with pytest.raises(ValueError, match="embed_rows needs"):
+        Program(file, "map", embed_rows=True)
 
 
 def test_budget_places_and_refuses(path, want):

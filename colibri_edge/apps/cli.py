@@ -15,7 +15,7 @@ from importlib import import_module
 from colibri_edge import __version__
 from colibri_edge.apps.common import ERROR, INTERRUPTED, OK, USAGE, Fail
 
-COMMANDS = ("run", "chat", "service", "bench", "convert", "info", "verify", "config")
+COMMANDS = ("run", "chat", "service", "bench", "convert", "info", "verify", "plan", "doctor", "trace", "config")
 
 DESCRIPTION = """\
 Run mixture-of-experts language models on small CPUs.

@@ -17,6 +17,7 @@ from colibri_edge.apps.common import (
     OK,
     USAGE,
     Fail,
+    mib,
     not_empty,
     real,
     size,
@@ -71,6 +72,7 @@ def _answer_arguments(g) -> None:
                    help="the answer is JSON that this JSON schema admits, whatever the weights say (needs the extra `json`)")
     g.add_argument("--json", action="store_true",
                    help="print one JSON object when the answer is complete, with the text and the run's figures")
+    g.add_argument("--trace", metavar="FILE", help="record which experts each token chose, for `colibri-edge trace`")
     g.add_argument("--timing", action="store_true", help="print where the time went, to standard error")
 
 
@@ -94,6 +96,11 @@ def _machine_arguments(g) -> None:
     g.add_argument("--ram", type=size, metavar="SIZE",
                    help="ceiling on memory, such as 2GiB or 512M: experts that do not fit are read from disk when needed; a "
                         "model of which too little fits is refused")
+    g.add_argument("--policy", choices=("lfu", "lru"), default="lfu",
+                   help="which streamed expert leaves memory: the one used least often (lfu, default) or longest ago (lru)")
+    g.add_argument("--prefetch", action="store_true", help="read experts that the next layer will probably choose; speed only")
+    g.add_argument("--no-usage", action="store_true",
+                   help="do not read or write MODEL.usage, which keeps how often streamed experts were used")
     g.add_argument("--ctx", type=whole(1, 1 << 30), metavar="N",
                    help="context: most tokens of prompt and answer (default: the model's own, at most 4096)")
     g.add_argument("--weights", choices=("auto", "map", "ram"), default="auto",
@@ -109,6 +116,9 @@ def main(args) -> int:
     load_s = time.perf_counter() - start
     out = _Output(None if args.json else sys.stdout)
     clock = _Clock(model.session)
+    if args.trace:
+        open(args.trace, "w").close()   # a folder that cannot be written to is found now, not after the answer
+        model.session.start_trace(min(answer.prompt_tokens + args.max_tokens, model.session.ctx))
     interrupted = False
     try:
         for token in answer:
@@ -118,11 +128,20 @@ def main(args) -> int:
         interrupted = True
     clock.end()
     out.end(answer.text)
+    if args.trace:
+        from colibri_edge import trace
+
+        trace.write(args.trace, model.program.topology, answer.prompt_tokens, model.session.routing())
     if args.json:
         print(json.dumps(facts(model, answer, load_s, interrupted), ensure_ascii=False))
         sys.stdout.flush()
     if args.timing:
         print(clock.table(load_s, answer), file=sys.stderr)
+        if model.program.weights == "stream":
+            print(experts_line(model.stats()), file=sys.stderr)
+    for note in (model.usage_note, model.save_usage()):
+        if note:
+            print(f"colibri-edge: note: {note}", file=sys.stderr)
     return INTERRUPTED if interrupted else OK
 
 
@@ -133,7 +152,8 @@ def _begin(args, prompt: str):
     schema = read_schema(args.json_schema) if args.json_schema is not None else None
     if schema is not None and args.stop:
         raise Fail("--stop would cut the JSON that --json-schema asks for; leave one of them out", USAGE)
-    model = Model.load(args.model, threads=args.threads, ram=args.ram, ctx=args.ctx, kv=args.kv, weights=args.weights)
+    model = Model.load(args.model, threads=args.threads, ram=args.ram, ctx=args.ctx, kv=args.kv, weights=args.weights,
+                       policy=args.policy, prefetch=args.prefetch, learn=not args.no_usage)
     options = dict(stop=args.stop, temperature=args.temp, top_p=args.top_p, top_k=args.top_k, min_p=args.min_p,
                    repetition_penalty=args.repeat_penalty, seed=args.seed, schema=schema)
     if args.raw:
@@ -265,6 +285,14 @@ class _Clock:
         lines = [("layer", *(f"{n} ms" for n in names), "sum ms")]
         lines += [(str(i), *(f"{layer[n]:.2f}" for n in names), f"{sum(layer.values()):.2f}") for i, layer in enumerate(spent)]
         return table(lines)
+
+
+def experts_line(s: dict) -> str:
+    """What streaming did, for --timing."""
+    uses = s["expert_hits"] + s["expert_misses"]
+    ahead = f", {s['guesses_used']} of {s['guesses']} reads ahead were right" if s["guesses"] else ""
+    return (f"experts: {s['slots']} in memory, {s['expert_hits']} of {uses} uses found there, {mib(s['bytes_read'])} read"
+            f"{' past the page cache' if s['direct'] else ''}, waited {s['wait_s']:.3f} s{ahead}")
 
 
 def facts(model, answer, load_s: float, interrupted: bool) -> dict:

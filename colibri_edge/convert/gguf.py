@@ -139,8 +139,8 @@ class _Cursor:
         return start
 
 
-def read_one(path: Path) -> tuple[Fields, dict[str, SourceTensor]]:
-    """Metadata and tensors of one file."""
+def read_one(path: Path, headers: bool = False) -> tuple[Fields, dict[str, SourceTensor]]:
+    """Metadata and tensors of one file. headers: the weights may be missing."""
     file = SourceFile(path)
     if file.size < 24:
         raise ConvertError(f"{path} has {file.size} bytes, wanted at least 24; {AGAIN}")
@@ -169,7 +169,7 @@ def read_one(path: Path) -> tuple[Fields, dict[str, SourceTensor]]:
         if type(align) is not int or not 1 <= align <= 1 << 20 or align & (align - 1):
             c.fail(f"general.alignment is {str(align)[:40]}, wanted a power of two up to {1 << 20}")
         start = -(-c.pos // align) * align
-    return fields, _place(file, infos, start, align)
+    return fields, _place(file, infos, start, align, headers)
 
 
 def _tensor_info(c: _Cursor, i: int):
@@ -183,7 +183,7 @@ def _tensor_info(c: _Cursor, i: int):
     return name, tuple(reversed(dims)), c.number("I", f"type of {name[:80]}"), c.number("Q", f"offset of {name[:80]}")
 
 
-def _place(file: SourceFile, infos, start: int, align: int) -> dict[str, SourceTensor]:
+def _place(file: SourceFile, infos, start: int, align: int, headers: bool) -> dict[str, SourceTensor]:
     out: dict[str, SourceTensor] = {}
     spans = []
     for name, shape, kind, offset in infos:
@@ -199,7 +199,7 @@ def _place(file: SourceFile, infos, start: int, align: int) -> dict[str, SourceT
             if shape[-1] % k:
                 raise ConvertError(f"{where} has rows of {shape[-1]} weights, {fmt} wants a multiple of {k}; {AGAIN}")
             size = t.rows * t.row_bytes
-            if start + offset + size > file.size:
+            if start + offset + size > file.size and not headers:
                 raise ConvertError(f"{where} ends at byte {start + offset + size}, the file has {file.size}; it "
                                    f"was cut: {AGAIN}")
             spans.append((offset, offset + size, name))
@@ -219,19 +219,19 @@ def parts_of(path: Path) -> list[Path]:
     return [path.with_name(f"{m[1]}-{i:05d}-of-{m[3]}.gguf") for i in range(1, int(m[3]) + 1)]
 
 
-def read(path: Path) -> tuple[Fields, dict[str, SourceTensor]]:
-    """Metadata (of the first part) and all tensors of a GGUF model."""
+def read(path: Path, headers: bool = False) -> tuple[Fields, dict[str, SourceTensor]]:
+    """Metadata (of the first part) and all tensors of a GGUF model. headers: the weights may be missing."""
     parts = parts_of(Path(path))
     for p in parts:
         if not p.exists():
             raise ConvertError(f"{p} is missing; the model has {len(parts)} parts: put them all into one folder")
-    fields, tensors = read_one(parts[0])
+    fields, tensors = read_one(parts[0], headers)
     count = fields.get("split.count", 1 if len(parts) > 1 else len(parts))
     if "split.count" in fields and count not in (0, len(parts)):
         raise ConvertError(f"{parts[0]} says that the model has {str(count)[:20]} parts, its name says {len(parts)}; "
                            "keep the names of the download")
     for i, p in enumerate(parts[1:], 1):
-        more, extra = read_one(p)
+        more, extra = read_one(p, headers)
         if more.get("split.no", i) != i:
             raise ConvertError(f"{p} is part {str(more['split.no'])[:20]}, wanted part {i}; keep the names of the "
                                "download")

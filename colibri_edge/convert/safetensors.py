@@ -53,8 +53,8 @@ def load_json_file(path: Path) -> dict:
     return load_json(path.read_bytes(), str(path))
 
 
-def read_file(path: Path) -> dict[str, SourceTensor]:
-    """The tensors of one .safetensors file."""
+def read_file(path: Path, headers: bool = False) -> dict[str, SourceTensor]:
+    """The tensors of one .safetensors file. headers: the weights may be missing."""
     file = SourceFile(path)
     if file.size < 8:
         raise ConvertError(f"{path} has {file.size} bytes, wanted at least 8; {AGAIN}")
@@ -79,7 +79,7 @@ def read_file(path: Path) -> dict[str, SourceTensor]:
         for s in shape:
             size *= s
         if (not isinstance(span, list) or len(span) != 2 or any(type(s) is not int for s in span)
-                or not 0 <= span[0] <= span[1] <= file.size - 8 - n or span[1] - span[0] != size):
+                or not 0 <= span[0] <= span[1] or (span[1] > file.size - 8 - n and not headers) or span[1] - span[0] != size):
             raise ConvertError(f"{where} has data_offsets {str(span)[:80]}, wanted {size} bytes within "
                                f"{file.size - 8 - n}; the file is cut or damaged: {AGAIN}")
         if size:
@@ -92,14 +92,14 @@ def read_file(path: Path) -> dict[str, SourceTensor]:
     return out
 
 
-def read_folder(folder: Path) -> dict[str, SourceTensor]:
-    """All tensors of a Hugging Face folder, by name."""
+def read_folder(folder: Path, headers: bool = False) -> dict[str, SourceTensor]:
+    """All tensors of a Hugging Face folder, by name. headers: the weights may be missing."""
     index = folder / "model.safetensors.index.json"
     if not index.exists():
         single = folder / "model.safetensors"
         files = [single] if single.exists() else sorted(folder.glob("*.safetensors"))
         if len(files) == 1:
-            return read_file(files[0])
+            return read_file(files[0], headers)
         if files:
             raise ConvertError(f"{folder} has {len(files)} .safetensors files and no {index.name}; download it as well")
         raise ConvertError(f"{folder} has no .safetensors file; wanted model.safetensors, or shards with {index.name} "
@@ -113,7 +113,7 @@ def read_folder(folder: Path) -> dict[str, SourceTensor]:
             raise ConvertError(f"{index} names the shard {shard[:100]!r}, wanted a plain file name")
         if not (folder / shard).exists():
             raise ConvertError(f"{folder / shard} is missing, {index.name} names it; download it")
-        for name, t in read_file(folder / shard).items():
+        for name, t in read_file(folder / shard, headers).items():
             if name in out:
                 raise ConvertError(f"tensor {name!r} is in {out[name].file.path} and in {t.file.path}; remove one")
             out[name] = t

@@ -47,7 +47,12 @@ ctypedef struct ffn_buffers:
     int32_t *first           # [experts + 3]: first chunk of each unit of the up pass
     float *x                 # residual stream [tokens][ldx]
     size_t ldx
+    int32_t hidden_size
+    activations ahead        # [1] and what follows: of the next layer's router, applied early
+    float *ahead_scores      # [ld_scores]
+    int32_t *ahead_ids       # [top_k]
+    float *ahead_weights
 
 cdef size_t ffn_scratch(int32_t max_tokens, int32_t top_k) noexcept nogil
 cdef void bind_expert(const expert_stack *s, const matrix *part, size_t at, int32_t e, matrix *out) noexcept nogil
-cdef int32_t ffn(runtime *rt, const ffn_layer *l, ffn_buffers *b, int32_t nt) noexcept nogil
+cdef int32_t ffn(runtime *rt, const ffn_layer *l, const ffn_layer *next, ffn_buffers *b, int32_t nt) noexcept nogil

@@ -23,7 +23,8 @@ ctypedef struct pass_t:
     const ffn_layer *l
     ffn_buffers *b
     int32_t nt
-    int32_t nunits          # expert groups, then the shared expert
+    int32_t nunits          # the shared expert, then expert groups, those in memory first: computing goes on while reads run
+    int32_t routed0         # first unit of the routed ones: 1 with a shared expert
     int32_t step            # row groups of a down chunk
     int32_t pairs           # rows of routed outputs = nt * top_k
     int32_t failed          # a record could not be had
@@ -79,9 +80,9 @@ cdef void up_chunk(void *ctx, int32_t chunk, int32_t worker) noexcept nogil:
             lo = mid
         else:
             hi = mid
-    cdef bint routed = p.l.moe and lo < b.groups.n
+    cdef bint routed = lo >= p.routed0
     cdef const expert_stack *s = &p.l.routed if routed else &p.l.shared
-    cdef int32_t g = b.groups.order[lo] if routed else 0
+    cdef int32_t g = b.groups.order[lo - p.routed0] if routed else 0
     cdef int32_t start = b.groups.start[g] if routed else 0, n = b.groups.start[g + 1] - start if routed else p.nt
     cdef const int32_t *rows = b.groups.token + start if routed else NULL
     cdef const int32_t *pair = b.groups.pair + start if routed else NULL
@@ -206,8 +207,23 @@ cdef int32_t tokens_that_fit(const runtime *rt, const ffn_layer *l, const ffn_bu
     return nt - t0
 
 
-cdef int32_t run_experts(runtime *rt, const ffn_layer *l, ffn_buffers *b, int32_t nt) noexcept nogil:
-    """The up and down passes of nt tokens whose routing stands in b.ids and b.weights. 0 or -3."""
+cdef void guess_next(runtime *rt, const ffn_layer *next, ffn_buffers *b) noexcept nogil:
+    """Which experts the next sparse layer will probably choose for one token: its norm and its router on the residual stream before this
+    layer's FFN is added (Eliseev and Mazur 2023, arXiv:2312.17238, section 3.2). What is right is in memory, or on its way, by then."""
+    cdef mm_job job
+    rt.k.rmsnorm(b.x, next.norm, b.ahead.x, b.hidden_size, next.norm_eps)
+    memset(&job, 0, sizeof(job))
+    job.m = &next.router
+    job.y = b.ahead_scores
+    job.ldy = b.ld_scores
+    matmul(rt, &b.ahead, 1, &job, 1)
+    if route(b.ahead_scores, <int32_t>b.ld_scores, 1, next.experts, next.top_k, False, b.ahead_ids, b.ahead_weights) == 0:
+        rt.guess(rt.store, next.routed.slot, b.ahead_ids, next.top_k)
+
+
+cdef int32_t run_experts(runtime *rt, const ffn_layer *l, const ffn_layer *next, ffn_buffers *b, int32_t nt) noexcept nogil:
+    """The up and down passes of nt tokens whose routing stands in b.ids and b.weights; next: the sparse layer to read ahead for, or
+    NULL. 0 or -3."""
     cdef pass_t p
     cdef int32_t i, total = 0
     memset(&p, 0, sizeof(p))
@@ -215,6 +231,10 @@ cdef int32_t run_experts(runtime *rt, const ffn_layer *l, ffn_buffers *b, int32_
     p.l = l
     p.b = b
     p.nt = nt
+    if l.has_shared:
+        b.first[0] = 0
+        total = chunks_of(&l.shared)
+        p.nunits = p.routed0 = 1
     if l.moe:
         enter(rt, ST_DISPATCH)
         group_by_expert(b.ids, nt, l.top_k, l.experts, &b.groups)
@@ -223,14 +243,13 @@ cdef int32_t run_experts(runtime *rt, const ffn_layer *l, ffn_buffers *b, int32_
             return -3
         p.pairs = nt * l.top_k
         for i in range(b.groups.n):
-            b.first[i] = total
+            b.first[p.nunits] = total
             total += chunks_of(&l.routed)
-        p.nunits = b.groups.n
+            p.nunits += 1
+    if next != NULL:    # behind the reads that this layer waits for
+        enter(rt, ST_ROUTER)
+        guess_next(rt, next, b)
     enter(rt, ST_EXPERTS)
-    if l.has_shared:
-        b.first[p.nunits] = total
-        total += chunks_of(&l.shared)
-        p.nunits += 1
     b.first[p.nunits] = total
     cl_pool_run(rt.pool, up_chunk, &p, total)
     if p.failed:
@@ -241,13 +260,13 @@ cdef int32_t run_experts(runtime *rt, const ffn_layer *l, ffn_buffers *b, int32_
     return 0
 
 
-cdef int32_t ffn(runtime *rt, const ffn_layer *l, ffn_buffers *b, int32_t nt) noexcept nogil:
-    """x += FFN(input) for nt tokens; b.input holds the normalised state in both forms. 0; -2: a NaN in the router; -3: a record cannot be had."""
+cdef int32_t ffn(runtime *rt, const ffn_layer *l, const ffn_layer *next, ffn_buffers *b, int32_t nt) noexcept nogil:
+    """x += FFN(input) for nt tokens; b.input holds the normalised state in both forms. next: as in run_experts. 0; -2: a NaN in the router; -3: a record cannot be had."""
     cdef mm_job jobs[2]
     cdef ffn_buffers part
     cdef int32_t njobs = 1, t = 0, n, rc
     if not l.moe:
-        return run_experts(rt, l, b, nt)
+        return run_experts(rt, l, next if nt == 1 else NULL, b, nt)
     enter(rt, ST_ROUTER)
     memset(jobs, 0, sizeof(jobs))
     jobs[0].m = &l.router
@@ -272,7 +291,7 @@ cdef int32_t ffn(runtime *rt, const ffn_layer *l, ffn_buffers *b, int32_t nt) no
         part.ids += t * l.top_k
         part.weights += t * l.top_k
         part.x += <size_t>t * b.ldx
-        rc = run_experts(rt, l, &part, n)
+        rc = run_experts(rt, l, next if nt == 1 else NULL, &part, n)
         if rc:
             return rc
         t += n

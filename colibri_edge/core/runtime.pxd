@@ -29,9 +29,13 @@ ctypedef struct activations:
 ctypedef int32_t (*acquire_fn)(void *store, int32_t stack, const int32_t *experts, int32_t n, int32_t *order) noexcept nogil
 ctypedef int32_t (*wait_fn)(void *store, int32_t stack, int32_t expert) noexcept nogil
 
+# guess: begins to bring in what a later layer will probably ask for; may do nothing.
+ctypedef void (*guess_fn)(void *store, int32_t stack, const int32_t *experts, int32_t n) noexcept nogil
+
 ctypedef struct runtime:
     acquire_fn acquire
     wait_fn wait
+    guess_fn guess
     void *store
     int32_t max_union       # distinct experts of a layer that fit in memory at once
     const cl_kernels *k

@@ -4,6 +4,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 cdef extern from "colibri/reader.h" nogil:
     enum:
         CL_READ_ALIGN
+        CL_READERS
         CL_READ_IDLE
         CL_READ_QUEUED
         CL_READ_DONE
@@ -28,6 +29,9 @@ cdef extern from "colibri/reader.h" nogil:
     cl_reader *cl_reader_open(const char *path, int32_t threads, int32_t direct, int32_t *error) noexcept
     void cl_reader_close(cl_reader *r) noexcept
     void cl_reader_submit(cl_reader *r, cl_read *q) noexcept
+    void cl_reader_submit_later(cl_reader *r, cl_read *q) noexcept
+    int32_t cl_reader_cancel(cl_reader *r, cl_read *q) noexcept
+    void cl_reader_hurry(cl_reader *r, cl_read *q) noexcept
     int32_t cl_reader_state(const cl_read *q) noexcept
     int32_t cl_reader_wait(cl_reader *r, cl_read *q) noexcept
     void cl_reader_get_stats(cl_reader *r, cl_reader_stats *s) noexcept
@@ -41,6 +45,7 @@ ctypedef struct stack_records:
     const uint8_t **at        # [count]: address of a record, NULL while it is not in memory
     int32_t *slot             # [count]: its slot, -1
     double *use               # [count]: how often it was asked for, older uses count less
+    int64_t *asked            # [count]: how often, plainly
     uint8_t *verified         # [count]: its checksum was compared
     const uint32_t *crc       # [count]
     uint64_t offset           # of record 0 in the file
@@ -51,13 +56,14 @@ ctypedef struct slot_state:
     int32_t stack             # -1: empty
     int32_t expert
     int64_t used              # number of the acquire that used it last
+    bint guessed              # brought in before it was asked for, and not asked for yet
     cl_read read
 
 cdef class Store:
     cdef stack_records *stacks
     cdef readonly int32_t n_stacks, n_slots
     cdef readonly bint streamed
-    cdef readonly int64_t hits, misses, slab_bytes
+    cdef readonly int64_t hits, misses, guesses, right, passes, slab_bytes
     cdef size_t slot_bytes
     cdef slot_state *slots
     cdef uint8_t *slab
@@ -72,6 +78,7 @@ cdef class Store:
     cdef int32_t acquire(self, int32_t stack, const int32_t *experts, int32_t n, int32_t *order) noexcept nogil
     cdef int32_t wait(self, int32_t stack, int32_t expert) noexcept nogil
     cdef int32_t _victim(self) noexcept nogil
-    cdef void _load(self, int32_t stack, int32_t expert) noexcept nogil
+    cdef void guess(self, int32_t stack, const int32_t *experts, int32_t n) noexcept nogil
+    cdef void _load(self, int32_t v, int32_t stack, int32_t expert) noexcept nogil
     cdef int32_t _check(self, stack_records *s, int32_t stack, int32_t expert) noexcept nogil
     cdef void age(self, int32_t tokens) noexcept nogil

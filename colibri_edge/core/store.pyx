@@ -5,6 +5,8 @@ Resident: every record has an address from the start (the file's mapping or imag
 Streamed: a slab of fixed slots, filled by reading threads. acquire() says which experts a layer needs, starts the missing reads at
 once and orders the experts, those present first; wait() is called before one is used. Placement changes speed, never results.
 
+guess() brings in what will probably be asked for, behind every read that is needed; learn() begins with the counts of earlier runs.
+
 Policies (who leaves): LRU, the slot used longest ago; LFU, the expert asked for least often, where a use counts less and less
 with the tokens that pass (docs/decisions.md holds the measured comparison).
 Refuses: to evict what the running layer needs; partial or damaged records.
@@ -16,8 +18,6 @@ from libc.string cimport memset
 from colibri_edge._native cimport cl_crc32c, cl_huge_alloc, cl_huge_free
 
 POLICIES = {"lru": LRU, "lfu": LFU}
-cdef enum:
-    READERS = 4
 
 
 cdef class Store:
@@ -53,8 +53,9 @@ cdef class Store:
             s.at = <const uint8_t **>calloc(t.count, sizeof(uint8_t *))
             s.slot = <int32_t *>calloc(t.count, sizeof(int32_t))
             s.use = <double *>calloc(t.count, sizeof(double))
+            s.asked = <int64_t *>calloc(t.count, sizeof(int64_t))
             s.verified = <uint8_t *>calloc(t.count, 1)
-            if s.at == NULL or s.slot == NULL or s.use == NULL or s.verified == NULL:
+            if s.at == NULL or s.slot == NULL or s.use == NULL or s.asked == NULL or s.verified == NULL:
                 raise MemoryError("no memory for the table of experts")
             words = array.array("I", t.crc)
             self.keep.append(words)
@@ -79,7 +80,7 @@ cdef class Store:
         for i in range(slots):
             self.slots[i].stack = -1
             self.slots[i].read.dst = self.slab + <size_t>i * self.slot_bytes
-        self.reader = cl_reader_open(str(path).encode(), READERS, direct, &error)
+        self.reader = cl_reader_open(str(path).encode(), CL_READERS, direct, &error)
         if self.reader == NULL:
             raise OSError(error, "the model file cannot be read", str(path))
 
@@ -93,17 +94,20 @@ cdef class Store:
                 free(self.stacks[i].at)
                 free(self.stacks[i].slot)
                 free(self.stacks[i].use)
+                free(self.stacks[i].asked)
                 free(self.stacks[i].verified)
         free(self.stacks)
 
     cdef int32_t acquire(self, int32_t stack, const int32_t *experts, int32_t n, int32_t *order) noexcept nogil:
         """Begins to bring in experts[n] of a stack; order[n]: those present first. 0, or -3 (see error())."""
         cdef stack_records *s = &self.stacks[stack]
+        cdef slot_state *slot
         cdef int32_t i, e, present = 0
         self.clock += 1
         if not self.streamed:
             for i in range(n):
                 order[i] = i
+                s.asked[experts[i]] += 1
                 if not s.verified[experts[i]] and self._check(s, stack, experts[i]):
                     return -3
             self.hits += n
@@ -111,26 +115,52 @@ cdef class Store:
         for i in range(n):
             e = experts[i]
             s.use[e] += self.weight
+            s.asked[e] += 1
             if s.slot[e] >= 0:
-                self.slots[s.slot[e]].used = self.clock
+                slot = &self.slots[s.slot[e]]
+                slot.used = self.clock
+                if slot.guessed:
+                    slot.guessed = False
+                    self.right += 1
+                    cl_reader_hurry(self.reader, &slot.read)
                 order[present] = i
                 present += 1
         self.hits += present
         self.misses += n - present
         for i in range(n):
-            if s.slot[experts[i]] < 0:
+            e = experts[i]
+            if s.slot[e] < 0:
                 order[present] = i
                 present += 1
-                self._load(stack, experts[i])
+                self._load(self._victim(), stack, e)
+                cl_reader_submit(self.reader, &self.slots[s.slot[e]].read)
         return 0
 
-    cdef void _load(self, int32_t stack, int32_t expert) noexcept nogil:
-        """Gives an expert a slot and queues its read."""
-        cdef int32_t v = self._victim()
+    cdef void guess(self, int32_t stack, const int32_t *experts, int32_t n) noexcept nogil:
+        """Begins to bring in experts[n] of a stack that will probably be asked for next, behind all reads that are needed now. What the
+        running layer uses stays; a guess that was wrong is the next to leave, for nobody asked for it."""
+        cdef stack_records *s = &self.stacks[stack]
+        cdef int32_t i, e, v
+        for i in range(n):
+            e = experts[i]
+            if s.slot[e] >= 0:
+                self.slots[s.slot[e]].used = self.clock
+                continue
+            v = self._victim()
+            if v < 0:
+                return
+            self._load(v, stack, e)
+            self.slots[v].guessed = True
+            self.guesses += 1
+            cl_reader_submit_later(self.reader, &self.slots[v].read)
+
+    cdef void _load(self, int32_t v, int32_t stack, int32_t expert) noexcept nogil:
+        """Gives an expert the slot v; its read is ready to be queued."""
         cdef slot_state *slot = &self.slots[v]
         cdef stack_records *s
         if slot.stack >= 0:
-            cl_reader_wait(self.reader, &slot.read)
+            if not (slot.guessed and cl_reader_cancel(self.reader, &slot.read)):
+                cl_reader_wait(self.reader, &slot.read)
             s = &self.stacks[slot.stack]
             s.at[slot.expert] = NULL
             s.slot[slot.expert] = -1
@@ -138,16 +168,16 @@ cdef class Store:
         slot.stack = stack
         slot.expert = expert
         slot.used = self.clock
+        slot.guessed = False
         slot.read.offset = s.offset + <uint64_t>expert * s.stride
         slot.read.bytes = s.stride
         slot.read.crc = s.crc[expert]
         slot.read.check = not s.verified[expert]
         s.slot[expert] = v
         s.at[expert] = slot.read.dst
-        cl_reader_submit(self.reader, &slot.read)
 
     cdef int32_t _victim(self) noexcept nogil:
-        """The slot to give up: an empty one, else by policy; never one of the running acquire."""
+        """The slot to give up: an empty one, else by policy; never one of the running acquire (-1 when there is no other)."""
         cdef int32_t i, best = -1
         cdef double value, least = 0
         cdef slot_state *slot
@@ -192,6 +222,7 @@ cdef class Store:
     cdef void age(self, int32_t tokens) noexcept nogil:
         """Tokens have passed: uses from now on weigh more than those before."""
         cdef int32_t i, e
+        self.passes += 1
         for _ in range(tokens):
             self.weight *= self.growth
         if self.weight > 1e200:
@@ -207,6 +238,8 @@ cdef class Store:
 
         cdef int32_t i
         for i in range(self.n_slots):
+            if self.slots[i].stack >= 0 and cl_reader_state(&self.slots[i].read) == CL_READ_QUEUED and self.slots[i].guessed:
+                continue
             if self.slots[i].stack >= 0 and cl_reader_wait(self.reader, &self.slots[i].read) != CL_READ_DONE:
                 self.stacks[self.slots[i].stack].slot[self.slots[i].expert] = -1
                 self.stacks[self.slots[i].stack].at[self.slots[i].expert] = NULL
@@ -218,13 +251,66 @@ cdef class Store:
             return FileError(f"{where} lies behind the end of the file, which was cut while it was in use; copy it again")
         return OSError(self.failed_errno, f"{where} cannot be read: {os.strerror(self.failed_errno)}; check the disk")
 
+    def counts(self) -> list:
+        """How often each expert was asked for since loading: [[times that it had to be in memory] per stack]."""
+        cdef int32_t e
+        return [[self.stacks[i].asked[e] for e in range(self.stacks[i].count)] for i in range(self.n_stacks)]
+
+    def learn(self, list counts, int64_t passes, bint fetch=True) -> None:
+        """Counts of earlier runs: the policy begins with them, and the empty slots are filled with the experts asked for most, in the
+        background. counts [[uses] per stack] over that many passes. Speed only."""
+        cdef int32_t i, e, v
+        cdef double often
+        if not self.streamed or passes < 1:
+            return
+        for i in range(self.n_stacks):
+            for e in range(self.stacks[i].count):
+                often = counts[i][e] / <double>passes
+                self.stacks[i].use[e] = self.weight * often / (self.growth - 1)   # what ageing leaves of so many uses a pass
+        if not fetch:
+            return
+        hot = sorted(((counts[i][e], i, e) for i in range(self.n_stacks) for e in range(self.stacks[i].count)), reverse=True)
+        free = [v for v in range(self.n_slots) if self.slots[v].stack < 0]
+        for v, (n, i, e) in zip(free, hot):
+            if not n:
+                return
+            if self.stacks[i].slot[e] < 0:
+                self._load(v, i, e)
+                self.slots[v].guessed = True
+                self.guesses += 1
+                cl_reader_submit_later(self.reader, &self.slots[v].read)
+
+    def touch(self, int stack, list experts) -> None:
+        """For benchmarks: asks for these experts of a stack and waits until all are in memory. Raises what error() makes."""
+        cdef int32_t ids[256]
+        cdef int32_t order[256]
+        cdef int32_t i, n = len(experts), failed = 0
+        if not 0 <= stack < self.n_stacks or n > 256 or any(not 0 <= e < self.stacks[stack].count for e in experts):
+            raise ValueError(f"stack {stack} has no experts {experts}")
+        if self.streamed and n > self.n_slots:
+            raise ValueError(f"{n} experts do not fit {self.n_slots} slots")
+        for i in range(n):
+            ids[i] = experts[i]
+        with nogil:
+            failed = self.acquire(stack, ids, n, order)
+            for i in range(n):
+                failed |= self.wait(stack, ids[i])
+        if failed:
+            raise self.error()
+
+    def pass_over(self, int tokens=1) -> None:
+        """For benchmarks: a pass of that many tokens is over."""
+        self.age(tokens)
+
     def stats(self) -> dict:
-        """Uses of routed experts: found in memory, read from disk; bytes read; seconds that threads waited; direct reads or not."""
+        """Uses of routed experts: found in memory, read from disk; records brought in before they were asked for, and how many of them
+        were asked for; bytes read; seconds that threads waited; direct reads or not."""
         cdef cl_reader_stats s
         memset(&s, 0, sizeof(s))
         if self.reader != NULL:
             cl_reader_get_stats(self.reader, &s)
-        return {"expert_hits": self.hits, "expert_misses": self.misses, "bytes_read": s.bytes, "wait_s": s.wait_ns * 1e-9,
+        return {"expert_hits": self.hits, "expert_misses": self.misses, "guesses": self.guesses, "guesses_used": self.right,
+                "bytes_read": s.bytes, "wait_s": s.wait_ns * 1e-9,
                 "direct": bool(s.direct), "slots": self.n_slots}
 
     def inject(self, int fault, int nth) -> None:

@@ -1,6 +1,8 @@
-/* Read bandwidth and integer peak of this machine. Owns: plain loops the compiler can vectorise. Refuses: to be part of any result. */
+/* Rates of this machine: memory, integer peak, products of one token, disk. Owns: plain loops and calls of what the engine calls.
+   Refuses: to be part of any result. */
 #include "colibri/probe.h"
 #include "colibri/kernels.h"
+#include "colibri/reader.h"
 
 enum { CHUNK = 1 << 20, PEAK_BLOCKS = 16, PEAK_CALLS = 2000, MAX_WORKERS = 256 };
 
@@ -61,4 +63,87 @@ double cl_probe_int8(cl_pool *p, int32_t reps) {
         best = CL_MAX(best, (double)n * PEAK_CALLS * PEAK_BLOCKS * 32 * 8 * 4 * 1e9 / (double)(cl_now_ns() - t));
     }
     return best;
+}
+
+typedef struct {
+    const uint8_t *data;
+    const uint8_t *x;
+    size_t stride;
+    int32_t nblk, groups, step, fmt;
+} matvec_pass;
+
+enum { MATVEC_CHUNK = 65536, MATVEC_ROWS = 2048 };
+
+static void matvec_chunk(void *ctx, int32_t chunk, int32_t worker) {
+    const matvec_pass *m = (const matvec_pass *)ctx;
+    float y[MATVEC_ROWS];
+    (void)worker;
+    int32_t g = chunk * m->step, n = CL_MIN(m->step, m->groups - g);
+    cl_mm_args a = {m->data + (size_t)g * m->stride, m->stride, n, m->nblk, m->x, 0, NULL, 1, y, MATVEC_ROWS};
+    cl_get_kernels()->mm[m->fmt](&a);
+}
+
+double cl_probe_matvec(cl_pool *p, int32_t fmt, int32_t cols, const uint8_t *data, size_t n, int32_t reps) {
+    const cl_format *f = cl_get_format(fmt);
+    matvec_pass m = {data, NULL, 0, (cols + f->block_k - 1) / f->block_k, 0, 0, fmt};
+    size_t x = (size_t)m.nblk * (size_t)f->block_k / 32 * CL_MAX(sizeof(cl_act8), 32 * sizeof(float));
+    uint8_t *row = (uint8_t *)cl_aligned_alloc(64, x);
+    double best = 0.0;
+    if (!row) return 0.0;
+    m.x = row;
+    m.stride = (size_t)m.nblk * (size_t)f->block_bytes;
+    m.groups = (int32_t)CL_MIN(n / m.stride, (size_t)1 << 24);
+    m.step = CL_MAX(1, CL_MIN(MATVEC_ROWS / 8, (int32_t)(MATVEC_CHUNK / m.stride)));
+    for (int32_t i = 0; i < reps && m.groups; i++) {
+        int64_t t = cl_now_ns();
+        cl_pool_run(p, matvec_chunk, &m, (m.groups + m.step - 1) / m.step);
+        best = CL_MAX(best, (double)m.groups * (double)m.stride * 1e9 / (double)(cl_now_ns() - t));
+    }
+    cl_aligned_free(row);
+    return best;
+}
+
+static void empty_chunk(void *ctx, int32_t chunk, int32_t worker) {
+    (void)ctx;
+    (void)chunk;
+    (void)worker;
+}
+
+double cl_probe_dispatch(cl_pool *p, int32_t runs) {
+    int64_t t = cl_now_ns();
+    for (int32_t i = 0; i < runs; i++) cl_pool_run(p, empty_chunk, NULL, cl_pool_threads(p));
+    return (double)(cl_now_ns() - t) * 1e-9 / (double)runs;
+}
+
+double cl_probe_disk(const char *path, uint64_t from, uint64_t to, size_t record, int32_t reads, int32_t ahead, int32_t *error) {
+    enum { MAX_AHEAD = 64 };
+    cl_read q[MAX_AHEAD];
+    uint64_t at = 0x9E3779B97F4A7C15u, slots = record ? (to - from) / record : 0;
+    double seconds = 0.0;
+    ahead = CL_MAX(1, CL_MIN(ahead, (int32_t)MAX_AHEAD));
+    *error = 0;
+    if (!slots) return 0.0;
+    uint8_t *slab = cl_huge_alloc(record * (size_t)ahead);
+    cl_reader *r = slab ? cl_reader_open(path, CL_READERS, 1, error) : NULL;
+    if (!r) {
+        cl_huge_free(slab, record * (size_t)ahead);
+        return 0.0;
+    }
+    memset(slab, 0, record * (size_t)ahead); /* the pages are there before the clock runs */
+    memset(q, 0, sizeof q);
+    int64_t t = cl_now_ns();
+    for (int32_t i = 0; i < reads + ahead && !*error; i++) {
+        cl_read *one = &q[i % ahead];
+        if (i >= ahead && cl_reader_wait(r, one) != CL_READ_DONE) *error = one->error ? one->error : 5;
+        if (i >= reads) continue;
+        at = at * 6364136223846793005u + 1442695040888963407u;
+        one->offset = from + (at >> 33) % slots * record;
+        one->dst = slab + (size_t)(i % ahead) * record;
+        one->bytes = record;
+        cl_reader_submit(r, one);
+    }
+    seconds = (double)(cl_now_ns() - t) * 1e-9;
+    cl_reader_close(r);
+    cl_huge_free(slab, record * (size_t)ahead);
+    return *error ? 0.0 : (double)reads * (double)record / seconds;
 }

@@ -7,11 +7,15 @@
 
 enum { MAX_READERS = 16, QUEUE = 4096, SPINS = 2000 };
 
+typedef struct {
+    cl_read *at[QUEUE];
+    uint32_t head, tail;
+} ring;
+
 struct cl_reader {
     cl_mutex lock;
     cl_cond work, done;
-    cl_read *queue[QUEUE];
-    uint32_t head, tail;
+    ring urgent, later; /* later: read when nothing urgent waits; a read that became urgent leaves a NULL there */
     int32_t threads, stop;
     cl_thread handles[MAX_READERS];
     cl_file *file;
@@ -56,17 +60,24 @@ static int32_t read_record(cl_reader *r, cl_read *q) {
 
 static atomic_int *state_of(const cl_read *q) { return (atomic_int *)(uintptr_t)&q->state; }
 
+/* the next read, or NULL; the caller holds the lock */
+static cl_read *take(cl_reader *r) {
+    if (r->urgent.head != r->urgent.tail) return r->urgent.at[r->urgent.head++ % QUEUE];
+    while (r->later.head != r->later.tail) {
+        cl_read *q = r->later.at[r->later.head++ % QUEUE];
+        if (q) return q;
+    }
+    return NULL;
+}
+
 static void reader_main(void *arg) {
     cl_reader *r = (cl_reader *)arg;
     for (;;) {
+        cl_read *q = NULL;
         cl_mutex_lock(&r->lock);
-        while (r->head == r->tail && !r->stop) cl_cond_wait(&r->work, &r->lock);
-        if (r->head == r->tail) {
-            cl_mutex_unlock(&r->lock);
-            return;
-        }
-        cl_read *q = r->queue[r->head++ % QUEUE];
+        while (!r->stop && !(q = take(r))) cl_cond_wait(&r->work, &r->lock);
         cl_mutex_unlock(&r->lock);
+        if (!q) return; /* closed: what still waits is not read */
         int32_t state = read_record(r, q);
         cl_mutex_lock(&r->lock);
         atomic_store_explicit(state_of(q), state, memory_order_release);
@@ -111,12 +122,11 @@ void cl_reader_close(cl_reader *r) {
     cl_aligned_free(r);
 }
 
-void cl_reader_submit(cl_reader *r, cl_read *q) {
-    atomic_store_explicit(state_of(q), CL_READ_QUEUED, memory_order_release);
+static void put(cl_reader *r, ring *to, cl_read *q) {
     for (;;) {
         cl_mutex_lock(&r->lock);
-        if (r->tail - r->head < QUEUE) {
-            r->queue[r->tail++ % QUEUE] = q;
+        if (to->tail - to->head < QUEUE) {
+            to->at[to->tail++ % QUEUE] = q;
             cl_cond_broadcast(&r->work);
             cl_mutex_unlock(&r->lock);
             return;
@@ -124,6 +134,34 @@ void cl_reader_submit(cl_reader *r, cl_read *q) {
         cl_mutex_unlock(&r->lock);
         cl_thread_yield(); /* thousands of reads ahead of the disk */
     }
+}
+
+void cl_reader_submit(cl_reader *r, cl_read *q) {
+    atomic_store_explicit(state_of(q), CL_READ_QUEUED, memory_order_release);
+    put(r, &r->urgent, q);
+}
+
+void cl_reader_submit_later(cl_reader *r, cl_read *q) {
+    atomic_store_explicit(state_of(q), CL_READ_QUEUED, memory_order_release);
+    put(r, &r->later, q);
+}
+
+int32_t cl_reader_cancel(cl_reader *r, cl_read *q) {
+    int32_t found = 0;
+    if (cl_reader_state(q) != CL_READ_QUEUED) return 0;
+    cl_mutex_lock(&r->lock);
+    for (uint32_t i = r->later.head; i != r->later.tail && !found; i++)
+        if (r->later.at[i % QUEUE] == q) {
+            r->later.at[i % QUEUE] = NULL;
+            atomic_store_explicit(state_of(q), CL_READ_IDLE, memory_order_release);
+            found = 1;
+        }
+    cl_mutex_unlock(&r->lock);
+    return found;
+}
+
+void cl_reader_hurry(cl_reader *r, cl_read *q) {
+    if (cl_reader_cancel(r, q)) cl_reader_submit(r, q);
 }
 
 int32_t cl_reader_state(const cl_read *q) { return atomic_load_explicit(state_of(q), memory_order_acquire); }

@@ -35,6 +35,8 @@ class Binder:
             raise ConvertError(f"{self.where} lacks {' or '.join(names)}, wanted for {target} {list(shape)}; the "
                                "download is incomplete, or the configuration belongs to another model")
         t = self.tensors[name]
+        if t.shape is None:     # from an index, which tells none (convert/outline.py)
+            t.shape = tuple(shape)
         if tuple(t.shape) != tuple(shape):
             raise ConvertError(f"{self.where}: {name} has shape {list(t.shape)}, the configuration asks for "
                                f"{list(shape)}; it belongs to another model")
@@ -51,7 +53,7 @@ class Binder:
         left = sorted(n for n in self.tensors if n not in self.used and n not in also and not IGNORABLE.match(n))
         if left:
             raise ConvertError(f"{self.where}: nothing uses the tensor {left[0]} "
-                               f"{list(self.tensors[left[0]].shape)} ({len(left)} such tensors); the configuration "
+                               f"{list(self.tensors[left[0]].shape or ())} ({len(left)} such tensors); the configuration "
                                "does not describe this model, or it has parts that colibri-edge does not know")
 
 

@@ -6,7 +6,7 @@
 
 #include "colibri/base.h"
 
-enum { CL_READ_ALIGN = 4096 };
+enum { CL_READ_ALIGN = 4096, CL_READERS = 4 /* threads that bring in experts */ };
 
 enum cl_read_state {
     CL_READ_IDLE = 0,
@@ -42,6 +42,11 @@ CL_API cl_reader *cl_reader_open(const char *path, int32_t threads, int32_t dire
 CL_API void cl_reader_close(cl_reader *r);
 /* Queues a read; the request and its target stay the caller's and must live until its state is not QUEUED. */
 CL_API void cl_reader_submit(cl_reader *r, cl_read *q);
+/* The same for a guess: read when nothing submitted waits. cancel: takes a guess out again that no thread has begun (1; it is IDLE then),
+   else does nothing (0). hurry: the guess was right, it goes before the other guesses. One thread submits, cancels and hurries. */
+CL_API void cl_reader_submit_later(cl_reader *r, cl_read *q);
+CL_API int32_t cl_reader_cancel(cl_reader *r, cl_read *q);
+CL_API void cl_reader_hurry(cl_reader *r, cl_read *q);
 CL_API int32_t cl_reader_state(const cl_read *q);
 /* Waits until the read is over and returns its state. Any thread. */
 CL_API int32_t cl_reader_wait(cl_reader *r, cl_read *q);
