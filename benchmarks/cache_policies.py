@@ -149,8 +149,10 @@ def main() -> None:
     stacks = []
     if a.model:
         from colibri_edge import budget
+        from colibri_edge.convert.cache import resolve
         from colibri_edge.file import ColibriFile
 
+        a.model = str(resolve(a.model))
         stacks = sorted(budget.routed(ColibriFile(a.model)), key=lambda t: int(t.name.split(".")[1]))
         a.layers, a.experts, a.record = len(stacks), stacks[0].count, stacks[0].stride
     if a.zipf is not None:

@@ -15,6 +15,7 @@ import time
 import numpy as np
 
 from colibri_edge import _native, budget, limits
+from colibri_edge.convert.cache import resolve
 from colibri_edge.engine import Program, Session
 from colibri_edge.file import ColibriFile
 from colibri_edge.model import Model
@@ -78,7 +79,7 @@ def main() -> None:
     ap.add_argument("--policy", default="lfu")
     ap.add_argument("--prefetch", action="store_true")
     a = ap.parse_args()
-    file = ColibriFile(a.model)
+    file = ColibriFile(resolve(a.model))
     rate = disk(file)
     start = time.perf_counter()
     if a.slots:

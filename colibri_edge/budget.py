@@ -6,6 +6,7 @@ Refuses: models whose resident part and top-k experts do not fit.
 """
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 
 from colibri_edge import limits
@@ -16,6 +17,9 @@ from colibri_edge.topology import FORMATS
 LATER_BYTES = 24 << 20   # what is imported and touched after loading: regular expressions, templates, thread stacks
 BASE_BYTES = 40 << 20    # Python with numpy and this package, where the system does not tell
 ROWS_FROM = 16 << 20     # a smaller embedding is not worth a read a token
+PREFILL_CHUNK = 256      # tokens of one pass; an interrupt waits for one
+STREAM_CHUNK = 512       # where a pass reads nearly every expert from disk, so that fewer passes pay
+WORTH = 0.9              # of the experts in memory must be left for that
 LEAST_CONTEXT = 64       # a shorter one is of no use
 QUANTS = ("q8_0", "q6_k", "q4_k", "q4_0")   # what convert() makes of floats, largest first
 
@@ -31,12 +35,13 @@ class DoesNotFit(ValueError):
 @dataclass(frozen=True, slots=True)
 class Placement:
     """weights: "map" or "stream"; slots: of streamed experts; need: bytes by use, in the order of the table; embed_rows: the embedding
-    stays in the file as well."""
+    stays in the file as well; chunk: tokens of one prefill pass."""
 
     weights: str
     slots: int
     need: dict[str, int]
     embed_rows: bool = False
+    chunk: int = PREFILL_CHUNK
 
     @property
     def total(self) -> int:
@@ -77,11 +82,20 @@ def table(rows: dict[str, int], ram: int) -> str:
     return "\n".join(f"  {name:18} {n / 2**20:10.1f} MiB" for name, n in lines)
 
 
-def place(file: ColibriFile, program: Program, *, ctx: int, kv: str, chunk: int, threads: int, ram: int) -> Placement:
-    """How to place the model under `ram` bytes. Raises DoesNotFit with a table."""
+def place(file: ColibriFile, program: Program, *, ctx: int, kv: str, chunk: int | None, threads: int, ram: int) -> Placement:
+    """How to place the model under `ram` bytes. chunk None: what pays, PREFILL_CHUNK in memory, STREAM_CHUNK streamed where its larger
+    buffers take the place of few experts. Raises DoesNotFit with a table."""
+    if chunk is None:
+        small = place(file, program, ctx=ctx, kv=kv, chunk=PREFILL_CHUNK, threads=threads, ram=ram)
+        if small.weights == "map":
+            return small
+        with contextlib.suppress(DoesNotFit):
+            large = place(file, program, ctx=ctx, kv=kv, chunk=STREAM_CHUNK, threads=threads, ram=ram)
+            return large if large.slots >= WORTH * small.slots else small
+        return small
     rows = need(file, program, ctx, kv, chunk, threads)
     if sum(rows.values()) <= ram:
-        return Placement("map", 0, rows)
+        return Placement("map", 0, rows, chunk=chunk)
     if by_row(file):
         rows["resident weights"] -= file.tensors["embed"].length
     stacks, slot = routed(file), _slot(file)
@@ -92,7 +106,7 @@ def place(file: ColibriFile, program: Program, *, ctx: int, kv: str, chunk: int,
         raise DoesNotFit(f"the model does not fit ram={ram}; the least it takes with a context of {ctx}:\n{table(rows, ram)}\n{advice}",
                          rows, advice)
     slots = min(slots, sum(t.count for t in stacks))
-    return Placement("stream", slots, rows | {"routed experts": slots * slot}, by_row(file))
+    return Placement("stream", slots, rows | {"routed experts": slots * slot}, by_row(file), chunk)
 
 
 def most_context(file: ColibriFile, program: Program, *, ram: int, kv: str, chunk: int, threads: int) -> int:

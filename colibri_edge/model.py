@@ -18,7 +18,6 @@ from colibri_edge.engine import Program, Session
 from colibri_edge.file import ColibriFile
 
 DEFAULT_CONTEXT = 4096
-PREFILL_CHUNK = 256
 DEFAULT_POLICY = "lfu"
 
 
@@ -128,13 +127,14 @@ class Model:
 
     @classmethod
     def load(cls, path, *, threads: int | None = None, ram: str | int | None = None, ctx: int | None = None, kv: str = "auto",
-             chunk: int = PREFILL_CHUNK, weights: str = "auto", policy: str = DEFAULT_POLICY, prefetch: bool = False,
+             chunk: int | None = None, weights: str = "auto", policy: str = DEFAULT_POLICY, prefetch: bool = False,
              learn: bool = True, progress=None) -> Model:
         """Opens MODEL: a .colibri file, a .gguf file, a Hugging Face folder, or "demo".
 
         threads: default, the physical cores that this process may use. ram: ceiling in bytes or such as "2GiB"; a model that does
         not fit is refused before anything is loaded. ctx: positions, default the smaller of 4,096 and the model's own.
-        kv: "f32", "f16", or "auto": float32 for float weights, float16 for quantised ones. chunk: tokens of one prefill pass.
+        kv: "f32", "f16", or "auto": float32 for float weights, float16 for quantised ones. chunk: tokens of one prefill pass
+        (default: 256, and 512 where experts are streamed and the buffers are worth it).
         weights: "map" (instant start), "ram" (copied into huge pages first) or "auto": mapped where all of it fits the ceiling, else
         the routed experts are streamed from disk. Without ram= the ceiling is the memory that is free, cgroup limits included.
         policy: which expert leaves memory, "lfu" or "lru"; prefetch: read what the next layer will probably choose; learn: begin with
@@ -147,7 +147,7 @@ class Model:
         program = Program(file, "ram" if weights == "ram" else "map")
         if threads is not None and threads < 1:
             raise ValueError(f"threads is {threads}, wanted at least 1")
-        if chunk < 1:
+        if chunk is not None and chunk < 1:
             raise ValueError(f"chunk is {chunk}, wanted at least 1")
         ctx = min(DEFAULT_CONTEXT, program.context) if ctx is None else ctx
         if not 1 <= ctx <= program.context:
@@ -164,10 +164,11 @@ class Model:
         ceiling = limits.parse_bytes(ram) if ram is not None else limits.available_bytes()
         if ceiling is not None and weights == "auto":
             placed = budget.place(file, program, ctx=ctx, kv=kv, chunk=chunk, threads=threads, ram=ceiling)
+            chunk = placed.chunk
             if placed.weights == "stream":
                 program = Program(file, "stream", placed.slots, policy, embed_rows=placed.embed_rows)
         program.verify_resident()
-        model = cls(file, program, Session(program, ctx, threads, kv, chunk, prefetch=prefetch))
+        model = cls(file, program, Session(program, ctx, threads, kv, chunk or budget.PREFILL_CHUNK, prefetch=prefetch))
         if program.weights == "stream" and learn:
             model._learn()
         return model

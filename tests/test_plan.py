@@ -249,3 +249,17 @@ def test_headers_without_weights_get_a_rate(folder, tmp_path, capsys):
     f = json.loads(capsys.readouterr().out)
     assert not f["weights_here"] and f["expected"]["decode_tok_s"] > 0
     assert sorted(p.name for p in alone.iterdir()) == before     # the probe's file is gone, nothing was converted
+
+
+def test_streamed_prompts_go_in_larger_pieces_where_the_buffers_are_worth_it(big, monkeypatch):
+    monkeypatch.setattr(limits, "rss_bytes", lambda: 64 << 20)
+    file = ColibriFile(big)
+    program, settings = Program(file), {"ctx": 2048, "kv": "f32", "chunk": None, "threads": 1}
+    whole = sum(budget.need(file, program, 2048, "f32", budget.PREFILL_CHUNK, 1).values())
+    assert budget.place(file, program, ram=whole, **settings).chunk == budget.PREFILL_CHUNK     # nothing is streamed
+    slot = budget.routed(file)[0].stride
+    assert budget.place(file, program, ram=whole - 24 * slot, **settings).chunk == budget.PREFILL_CHUNK     # 512 would leave too few
+    monkeypatch.setattr(budget, "WORTH", 0.0)
+    large = budget.place(file, program, ram=whole - 8 * slot, **settings)
+    assert (large.weights, large.chunk) == ("stream", budget.STREAM_CHUNK) and large.total <= whole - 8 * slot
+    assert Model.load(big, ram=whole - 8 * slot, ctx=2048, threads=1, learn=False).session.chunk == budget.STREAM_CHUNK

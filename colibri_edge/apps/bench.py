@@ -175,7 +175,8 @@ def main(args) -> int:
     if args.moe_only and any(depths):
         raise Fail("--moe-only knows no context, so -d has no meaning with it; leave it out", USAGE)
     need = max(depths) + max([*prompts, *decodes, 1])
-    model = Model.load(args.model, threads=args.threads, ctx=need, kv=args.kv, chunk=args.chunk, weights=args.weights, ram=args.ram)
+    model = Model.load(args.model, threads=args.threads, ctx=need, kv=args.kv, chunk=args.chunk, weights=args.weights, ram=args.ram,
+                       learn=False)
     probes = [] if args.no_probe else [_native.probe(model.session.threads)]
     if args.moe_only:
         if not model.program.n_routed:

@@ -61,6 +61,7 @@ def main(args) -> int:
             print(talk.command(word), file=sys.stderr)
             continue
         talk.answer(line.removeprefix("/") if line.startswith("//") else line)
+    model.save_usage()
     return OK
 
 

@@ -161,7 +161,7 @@ def make(args) -> dict:
     from colibri_edge import budget, limits
     from colibri_edge.convert.outline import outline
     from colibri_edge.engine import Program
-    from colibri_edge.model import DEFAULT_CONTEXT, PREFILL_CHUNK, default_kv
+    from colibri_edge.model import DEFAULT_CONTEXT, default_kv
 
     file = outline(args.model, args.quant)
     program = Program(file)
@@ -175,7 +175,7 @@ def make(args) -> dict:
         raise ValueError("this system does not tell how much memory is free; give --ram")
     out = {"model": str(file.path), "model_type": file.topology["model_type"], "bytes": file.size,
            "weights_here": getattr(file, "complete", True), "ctx": ctx, "kv": kv, "ram": ram, "fits": True}
-    settings = {"ctx": ctx, "kv": kv, "chunk": PREFILL_CHUNK, "threads": threads}
+    settings = {"ctx": ctx, "kv": kv, "chunk": None, "threads": threads}
     try:
         placed = budget.place(file, program, ram=ram, **settings)
     except budget.DoesNotFit as e:
@@ -194,8 +194,8 @@ def make(args) -> dict:
                     "dispatch_us": round(rates.dispatch_s * 1e6, 2), "disk_mb_s": rates.disk and round(rates.disk / 1e6, 1)},
         "expected": now | {"full_context_tok_s": expected(w, rates, share, kv_bytes)["decode_tok_s"]},
         "ladder": _ladder(file, w, rates, placed),
-        "settings": {"threads": threads, "ram": ram, "ctx": ctx, "kv": kv,
-                     "most_ctx": budget.most_context(file, program, ram=ram, kv=kv, chunk=PREFILL_CHUNK, threads=threads)},
+        "settings": {"threads": threads, "ram": ram, "ctx": ctx, "kv": kv, "chunk": placed.chunk,
+                     "most_ctx": budget.most_context(file, program, ram=ram, kv=kv, chunk=budget.PREFILL_CHUNK, threads=threads)},
     }
     return out
 
