@@ -81,6 +81,7 @@ cdef extern from "colibri/kernels.h" nogil:
     ctypedef void (*cl_quantize_fn)(const float *x, cl_act8 *q, int32_t n) noexcept nogil
     ctypedef void (*cl_rmsnorm_fn)(const float *x, const float *w, float *y, int32_t n, float eps) noexcept nogil
     ctypedef void (*cl_glu_fn)(int32_t act, const float *gu, float *h, int32_t ngroups) noexcept nogil
+    ctypedef void (*cl_glu_clamped_fn)(const float *gu, float *h, int32_t ngroups, float alpha, float limit) noexcept nogil
     ctypedef void (*cl_act_fn)(int32_t act, const float *x, float *h, int32_t n) noexcept nogil
     ctypedef void (*cl_add_fn)(float *y, const float *x, int32_t n) noexcept nogil
     ctypedef void (*cl_axpy_fn)(float *y, float s, const float *x, int32_t n) noexcept nogil
@@ -93,6 +94,7 @@ cdef extern from "colibri/kernels.h" nogil:
         cl_quantize_fn quantize
         cl_rmsnorm_fn rmsnorm
         cl_glu_fn glu
+        cl_glu_clamped_fn glu_clamped
         cl_act_fn act
         cl_add_fn add
         cl_axpy_fn axpy

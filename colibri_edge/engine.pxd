@@ -29,7 +29,7 @@ cdef class Program:
     cdef const uint8_t **single      # [layers]: the one record of a dense FFN or a shared expert
     cdef readonly int32_t n_layers, n_ropes, n_routed, hidden, vocab, context, max_heads_dim, max_kv_dim
     cdef readonly int32_t max_experts, max_top_k, max_intermediate, max_rope_half, max_rep, max_head_dim
-    cdef readonly bint float_weights
+    cdef readonly bint float_weights, has_apart, has_branches
     cdef readonly dict topology
     cdef matrix embed
     cdef readonly bint embed_rows    # rows of the embedding are read from the file as tokens ask for them
@@ -46,7 +46,7 @@ cdef class Program:
     cdef const float *_vector(self, str name) except? NULL
     cdef int _attention(self, layer *l, int32_t n, dict a) except -1
     cdef int _ffn(self, ffn_layer *l, int32_t n, dict f) except -1
-    cdef int _stack(self, expert_stack *s, int32_t n, str name, str activation) except -1
+    cdef int _stack(self, expert_stack *s, int32_t n, str name, dict f) except -1
 
 
 cdef class Session:
@@ -63,6 +63,9 @@ cdef class Session:
     cdef float *x                    # [chunk][ldx]
     cdef size_t ldx
     cdef activations normed
+    cdef activations routed          # what experts and router read where they have norms of their own
+    cdef activations router
+    cdef float *y                    # [chunk][ldx]: an output that is normalised before it is added
     cdef attn_buffers attn
     cdef ffn_buffers ffn
     cdef float **cos                 # [ropes]: [chunk][half]
@@ -78,6 +81,8 @@ cdef class Session:
     cdef int32_t _embed_from_file(self, const int32_t *tokens, int32_t n) noexcept nogil
     cdef int32_t _embed(self, const int32_t *tokens, int32_t n) noexcept nogil
     cdef void _attention(self, const attn_layer *l, int32_t n) noexcept nogil
+    cdef void _add(self, const float *w, float eps, const ffn_layer *l, int32_t n) noexcept nogil
+    cdef int32_t _feed_forward(self, const ffn_layer *l, const ffn_layer *next, int32_t n) noexcept nogil
     cdef int _fail(self, int32_t rc) except -1 nogil
     cdef int32_t forward(self, const int32_t *tokens, int32_t n) noexcept nogil
     cdef int32_t experts(self, const int32_t *tokens, int32_t n) noexcept nogil

@@ -16,7 +16,7 @@ from colibri_edge._native cimport (
 )
 from colibri_edge.core.attention cimport QK_FULL, QK_HEAD, QK_NONE, attend
 from colibri_edge.core.dispatch cimport groups_bytes, groups_init
-from colibri_edge.core.ffn cimport expert_stack, ffn, ffn_layer, ffn_scratch
+from colibri_edge.core.ffn cimport apart, expert_stack, ffn, ffn_layer, ffn_scratch
 from colibri_edge.core.matmul cimport matmul, mm_job
 from colibri_edge.core.store cimport (
     CL_READ_DONE, CL_READERS, Store, cl_read, cl_reader, cl_reader_close, cl_reader_open, cl_reader_submit, cl_reader_wait,
@@ -34,6 +34,7 @@ cdef enum:
     MAX_THREADS = 256
     ROWS_AHEAD = 16         # reads of the embedding in flight
     PAGE = 4096             # CL_READ_ALIGN
+    CAP_LOGITS = 4096       # logits of one chunk of the soft cap
 
 STAGES = ("other", "embed", "norm", "attention projections", "attention", "router", "dispatch", "experts", "disk", "head")
 ACTIVATIONS = {"silu": CL_ACT_SILU, "gelu_tanh": CL_ACT_GELU_TANH, "relu": CL_ACT_RELU}
@@ -244,7 +245,8 @@ cdef class Program:
         l.attn.norm_eps = self.norm_eps
         self._matrix(&l.attn.q, p + "attn.q")
         self._matrix(&l.attn.k, p + "attn.k")
-        self._matrix(&l.attn.v, p + "attn.v")
+        if not a.get("k_eq_v", False):
+            self._matrix(&l.attn.v, p + "attn.v")
         self._matrix(&l.attn.o, p + "attn.o")
         l.attn.q_bias = self._vector(p + "attn.q_bias")
         l.attn.k_bias = self._vector(p + "attn.k_bias")
@@ -252,6 +254,11 @@ cdef class Program:
         l.attn.o_bias = self._vector(p + "attn.o_bias")
         l.attn.q_norm = self._vector(p + "attn.q_norm")
         l.attn.k_norm = self._vector(p + "attn.k_norm")
+        l.attn.k_eq_v = a.get("k_eq_v", False)
+        l.attn.v_norm = a.get("v_norm", False)
+        l.attn.softcap = a.get("softcap", 0.0)
+        l.attn.sinks = self._vector(p + "attn.sinks")
+        l.attn.post_norm = self._vector(p + "attn_post_norm")
         l.attn.qk_norm_kind = {None: QK_NONE, "head": QK_HEAD, "full": QK_FULL}[a["qk_norm"]]
         l.attn.heads = a["heads"]
         l.attn.kv_heads = a["kv_heads"]
@@ -261,13 +268,14 @@ cdef class Program:
         l.attn.window = a["window"]
         l.attn.scale = a["scale"]
         l.attn.slot = n
+        self.has_apart = self.has_apart or l.attn.post_norm != NULL
         self.max_heads_dim = imax(self.max_heads_dim, l.attn.heads * l.attn.head_dim)
         self.max_kv_dim = imax(self.max_kv_dim, l.attn.kv_heads * l.attn.head_dim)
         self.max_rep = imax(self.max_rep, l.attn.heads // l.attn.kv_heads)
         self.max_head_dim = imax(self.max_head_dim, l.attn.head_dim)
         return 0
 
-    cdef int _stack(self, expert_stack *s, int32_t n, str name, str activation) except -1:
+    cdef int _stack(self, expert_stack *s, int32_t n, str name, dict f) except -1:
         t = self.file.tensor(name)
         if name.endswith(".experts"):
             s.slot = self.n_routed
@@ -280,7 +288,12 @@ cdef class Program:
             s.record = &self.single[n]
         s.count = t.count
         s.intermediate = t.shape[1]
-        s.activation = ACTIVATIONS[activation]
+        s.clamped = f["activation"] == "swiglu_clamped"
+        if s.clamped:
+            s.alpha = f["alpha"]
+            s.limit = f["limit"]
+        else:
+            s.activation = ACTIVATIONS[f["activation"]]
         parts = {p.name: p for p in t.parts}
         s.interleaved = "gate_up" in parts
         s.gated = s.interleaved or "gate" in parts
@@ -293,6 +306,12 @@ cdef class Program:
         down = parts["down"]
         fill_matrix(&s.down, down.format, down.shape[0], down.shape[1], NULL)
         s.down_at = down.offset
+        s.gate_bias_at = parts["gate_bias"].offset if "gate_bias" in parts else 0
+        s.up_bias_at = parts["up_bias"].offset if "up_bias" in parts else 0
+        s.down_bias_at = parts["down_bias"].offset if "down_bias" in parts else 0
+        if not s.gated:     # the one matrix before the activation stands in gate's place
+            s.gate_bias_at = s.up_bias_at
+            s.up_bias_at = 0
         if s.gate.int8_act or s.down.int8_act:
             self.float_weights = False
         self.max_intermediate = imax(self.max_intermediate, s.intermediate)
@@ -302,10 +321,13 @@ cdef class Program:
         cdef str p = f"layers.{n}."
         l.norm = self._vector(p + "ffn_norm")
         l.norm_eps = self.norm_eps
+        l.post_norm = self._vector(p + "ffn_post_norm")
+        l.scale = self._vector(p + "scale")
+        self.has_apart = self.has_apart or apart(l)
         l.moe = f["kind"] == "moe"
         if not l.moe:
             l.has_shared = True
-            self._stack(&l.shared, n, p + "mlp", f["activation"])
+            self._stack(&l.shared, n, p + "mlp", f)
             return 0
         l.experts = f["experts"]
         l.top_k = f["top_k"]
@@ -316,10 +338,19 @@ cdef class Program:
         self.max_experts = imax(self.max_experts, l.experts)
         self.max_top_k = imax(self.max_top_k, l.top_k)
         self._matrix_f32(&l.router, p + "router")
-        self._stack(&l.routed, n, p + "experts", f["activation"])
+        l.router_bias = self._vector(p + "router_bias")
+        l.expert_scale = self._vector(p + "expert_scale")
+        l.branches = f.get("branches", False)
+        if l.branches:
+            self.has_branches = self.has_apart = True
+            l.router_norm = self._vector(p + "router_norm")
+            l.experts_norm = self._vector(p + "experts_norm")
+            l.experts_post = self._vector(p + "experts_post_norm")
+            l.shared_post = self._vector(p + "shared_post_norm")
+        self._stack(&l.routed, n, p + "experts", f)
         if f["shared"] is not None:
             l.has_shared = True
-            self._stack(&l.shared, n, p + "shared", f["activation"])
+            self._stack(&l.shared, n, p + "shared", f)
             l.has_shared_gate = f["shared"]["gate"]
             if l.has_shared_gate:
                 self._matrix_f32(&l.shared_gate, p + "shared_gate")
@@ -376,6 +407,57 @@ cdef void norm(runtime *rt, const float *x, size_t ldx, const float *w, float ep
     p.hidden = hidden
     p.quantise = out.q != NULL
     cl_pool_run(rt.pool, norm_token, &p, nt)
+
+
+ctypedef struct add_pass:
+    runtime *rt
+    float *x
+    size_t ldx
+    float *y
+    float *y2
+    const float *y_norm      # NULL: y as it is
+    const float *y2_norm     # of a second output that is added to the first; NULL: there is none
+    const float *w           # norm of what is added; NULL: none
+    const float *scale       # [1] or NULL
+    float eps
+    int32_t hidden
+
+
+cdef void add_token(void *ctx, int32_t t, int32_t worker) noexcept nogil:
+    cdef add_pass *p = <add_pass *>ctx
+    cdef float *x = p.x + <size_t>t * p.ldx
+    cdef float *y = p.y + <size_t>t * p.ldx
+    cdef float *y2
+    cdef int32_t i, n = round_up(p.hidden, 8)
+    if p.y2_norm != NULL:
+        y2 = p.y2 + <size_t>t * p.ldx
+        p.rt.k.rmsnorm(y, p.y_norm, y, p.hidden, p.eps)
+        p.rt.k.rmsnorm(y2, p.y2_norm, y2, p.hidden, p.eps)
+        p.rt.k.add(y, y2, n)
+    if p.w != NULL:
+        p.rt.k.rmsnorm(y, p.w, y, p.hidden, p.eps)
+    p.rt.k.add(x, y, n)
+    if p.scale != NULL:
+        for i in range(p.hidden):
+            x[i] = x[i] * p.scale[0]
+
+
+ctypedef struct cap_pass:
+    float *logits            # [tokens][ld]
+    size_t ld
+    int32_t vocab
+    int32_t per_row          # chunks of a token
+    float cap
+
+
+cdef void cap_chunk(void *ctx, int32_t chunk, int32_t worker) noexcept nogil:
+    """cap * tanh(logit / cap) of up to CAP_LOGITS logits of one token."""
+    cdef cap_pass *p = <cap_pass *>ctx
+    cdef int32_t i, at = chunk % p.per_row * CAP_LOGITS
+    cdef float *row = p.logits + <size_t>(chunk / p.per_row) * p.ld
+    cdef float cap = p.cap
+    for i in range(at, imin(at + CAP_LOGITS, p.vocab)):
+        row[i] = cap - 2.0 * cap / (1.0 + cl_expf(2.0 * row[i] / cap))
 
 
 cdef int32_t acquire(void *store, int32_t stack, const int32_t *experts, int32_t n, int32_t *order) noexcept nogil:
@@ -496,6 +578,16 @@ cdef class Session:
         self.attn.out.ldx = heads
         self.attn.out.x = <float *>_take(base, &n, T * heads * 4)
         self.attn.out.q = <cl_act8 *>_take(base, &n, T * heads / 32 * sizeof(cl_act8))
+        self.y = <float *>_take(base, &n, T * self.ldx * 4 if p.has_apart else 0)
+        self.ffn.y = self.y
+        self.ffn.y_shared = <float *>_take(base, &n, T * self.ldx * 4 if p.has_branches else 0)
+        self.routed = self.normed
+        self.router = self.normed
+        if p.has_branches:
+            self.routed.x = <float *>_take(base, &n, T * self.ldx * 4)
+            self.routed.q = <cl_act8 *>_take(base, &n, T * self.ldx / 32 * sizeof(cl_act8))
+            self.router.x = <float *>_take(base, &n, T * self.ldx * 4)
+            self.router.q = NULL
         self.ffn.input = self.normed
         self.ffn.ld_scores = round_up(p.max_experts, 8)
         self.ffn.scores = <float *>_take(base, &n, T * self.ffn.ld_scores * 4)
@@ -620,7 +712,7 @@ cdef class Session:
         jobs[2].y = self.attn.v
         jobs[2].ldy = self.attn.ldk
         jobs[2].bias = l.v_bias
-        matmul(rt, &self.normed, n, jobs, 3)
+        matmul(rt, &self.normed, n, jobs, 2 if l.k_eq_v else 3)
         enter(rt, ST_ATTN)
         attend(rt, l, &self.views[l.slot], &self.attn, cos, sin, self.pos, n)
         if width < self.program.max_heads_dim:  # the rest of the row may hold another layer's wider output
@@ -630,11 +722,50 @@ cdef class Session:
         if l.o.int8_act:
             norm(rt, NULL, 0, NULL, 0.0, 0, &self.attn.out, n)
         jobs[0].m = &l.o
-        jobs[0].y = self.x
+        jobs[0].y = self.x if l.post_norm == NULL else self.y
         jobs[0].ldy = self.ldx
         jobs[0].bias = l.o_bias
-        jobs[0].add = True
+        jobs[0].add = l.post_norm == NULL
         matmul(rt, &self.attn.out, n, jobs, 1)
+        if l.post_norm != NULL:
+            self._add(l.post_norm, l.norm_eps, NULL, n)
+
+    cdef void _add(self, const float *w, float eps, const ffn_layer *l, int32_t n) noexcept nogil:
+        """x += norm(y), with w NULL without a norm; l: of a whole layer's end, with its branches and its scale."""
+        cdef add_pass p
+        memset(&p, 0, sizeof(p))
+        enter(&self.rt, ST_NORM)
+        p.rt = &self.rt
+        p.x = self.x
+        p.ldx = self.ldx
+        p.y = self.y
+        p.w = w
+        p.eps = eps
+        p.hidden = self.program.hidden
+        if l != NULL:
+            p.scale = l.scale
+            if l.branches:
+                p.y2 = self.ffn.y_shared
+                p.y_norm = l.experts_post
+                p.y2_norm = l.shared_post
+        cl_pool_run(self.rt.pool, add_token, &p, n)
+
+    cdef int32_t _feed_forward(self, const ffn_layer *l, const ffn_layer *next, int32_t n) noexcept nogil:
+        """The second half of a layer: norms, router, experts, sum. next: of core/ffn. 0, -2, -3 as forward."""
+        cdef int32_t rc
+        enter(&self.rt, ST_NORM)
+        norm(&self.rt, self.x, self.ldx, l.norm, l.norm_eps, self.program.hidden, &self.normed, n)
+        self.ffn.routed = self.normed
+        self.ffn.router = self.normed
+        if l.branches:
+            norm(&self.rt, self.x, self.ldx, l.experts_norm, l.norm_eps, self.program.hidden, &self.routed, n)
+            norm(&self.rt, self.x, self.ldx, l.router_norm, l.norm_eps, self.program.hidden, &self.router, n)
+            self.ffn.routed = self.routed
+            self.ffn.router = self.router
+        rc = ffn(&self.rt, l, next, &self.ffn, n)
+        if rc == 0 and apart(l):
+            self._add(l.post_norm, l.norm_eps, l, n)
+        return rc
 
     cdef int32_t forward(self, const int32_t *tokens, int32_t n) noexcept nogil:
         """Runs n <= chunk tokens through all layers; the residual stream of each stays in x. 0, -2 (router), -3 (record),
@@ -651,12 +782,10 @@ cdef class Session:
             l = &self.program.layers[i]
             enter_layer(&self.rt, self.ns + (i + 1) * ST_COUNT)
             self._attention(&l.attn, n)
-            enter(&self.rt, ST_NORM)
-            norm(&self.rt, self.x, self.ldx, l.ffn.norm, l.ffn.norm_eps, self.program.hidden, &self.normed, n)
             next = NULL
             if self.prefetch and i + 1 < self.program.n_layers and self.program.layers[i + 1].ffn.moe:
                 next = &self.program.layers[i + 1].ffn
-            rc = ffn(&self.rt, &l.ffn, next, &self.ffn, n)
+            rc = self._feed_forward(&l.ffn, next, n)
             if rc:
                 self.status = i
                 enter_layer(&self.rt, self.ns)
@@ -683,9 +812,7 @@ cdef class Session:
             l = &self.program.layers[i]
             if not l.ffn.moe:
                 continue
-            enter(&self.rt, ST_NORM)
-            norm(&self.rt, self.x, self.ldx, l.ffn.norm, l.ffn.norm_eps, self.program.hidden, &self.normed, n)
-            rc = ffn(&self.rt, &l.ffn, NULL, &self.ffn, n)
+            rc = self._feed_forward(&l.ffn, NULL, n)
             if rc:
                 self.status = i
                 return rc
@@ -696,9 +823,7 @@ cdef class Session:
     cdef void head(self, int32_t t0, int32_t n) noexcept nogil:
         """Logits of the chunk's tokens t0 .. t0+n-1, n <= head_rows, into logits."""
         cdef mm_job job
-        cdef int32_t t, i
-        cdef float cap = self.program.logit_softcap
-        cdef float *row
+        cdef cap_pass c
         memset(&job, 0, sizeof(job))
         enter(&self.rt, ST_HEAD)
         norm(&self.rt, self.x + <size_t>t0 * self.ldx, self.ldx, self.program.output_norm, self.program.norm_eps, self.program.hidden,
@@ -707,11 +832,13 @@ cdef class Session:
         job.y = self.logits
         job.ldy = self.ld_logits
         matmul(&self.rt, &self.normed, n, &job, 1)
-        if cap > 0.0:
-            for t in range(n):
-                row = self.logits + <size_t>t * self.ld_logits
-                for i in range(self.program.vocab):
-                    row[i] = cap - 2.0 * cap / (1.0 + cl_expf(2.0 * row[i] / cap))
+        if self.program.logit_softcap > 0.0:
+            c.logits = self.logits
+            c.ld = self.ld_logits
+            c.vocab = self.program.vocab
+            c.cap = self.program.logit_softcap
+            c.per_row = (c.vocab + CAP_LOGITS - 1) / CAP_LOGITS
+            cl_pool_run(self.rt.pool, cap_chunk, &c, n * c.per_row)
         enter(&self.rt, ST_OTHER)
 
     cdef int _fail(self, int32_t rc) except -1 nogil:

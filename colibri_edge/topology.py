@@ -52,7 +52,7 @@ FORMATS: dict[str, Format] = {
     ])
 }
 
-ACTIVATIONS = ("silu", "gelu_tanh", "relu")
+ACTIVATIONS = ("silu", "gelu_tanh", "relu", "swiglu_clamped")
 QK_NORMS = (None, "head", "full")
 
 MAX_LAYERS = 4096
@@ -98,6 +98,14 @@ class _Reader:
         if type(v) not in (int, float) or not (low <= v <= high) or not math.isfinite(v):
             raise FileError(f"{self.where} {key} is {_show(v)}, wanted a number from {low:g} to {high:g}")
         return float(v)
+
+    def flag(self, key: str) -> bool:
+        """A setting that is there as true or not at all: files that do not need it look as they did before it was known."""
+        if key not in self.obj:
+            return False
+        if not self.boolean(key):
+            raise FileError(f"{self.where} {key} is false, wanted true or no such setting; convert the model again")
+        return True
 
     def boolean(self, key: str) -> bool:
         v = self._get(key)
@@ -171,13 +179,15 @@ def wanted(topology) -> dict[str, Want]:
         raise FileError("topology has no layers; convert the model again")
     for n, layer in enumerate(layers):
         lay = _Reader(layer, f"topology layer {n}")
-        attn, ffn = lay._get("attn"), lay._get("ffn")
+        attn, ffn, scaled = lay._get("attn"), lay._get("ffn"), lay.flag("scale")
         lay.done()
         p = f"layers.{n}."
         out[p + "attn_norm"] = Want("vector", (hidden,))
         _attention(attn, n, p, hidden, dims, out)
         out[p + "ffn_norm"] = Want("vector", (hidden,))
         _ffn(ffn, n, p, hidden, out)
+        if scaled:
+            out[p + "scale"] = Want("vector", (1,))
     return out
 
 
@@ -200,16 +210,23 @@ def _attention(attn, n: int, p: str, hidden: int, dims: list[int], out: dict[str
         if dims[rope] > hd:
             raise FileError(f"topology layer {n} rotates {dims[rope]} channels of a head of {hd}")
     norm = a.choice("qk_norm", QK_NORMS)
+    if "softcap" in a.obj and a.number("softcap", 0.0, 1e6) == 0:
+        raise FileError(f"topology layer {n} attn softcap is 0, wanted a number above it or no such setting")
+    shared, _, sinks, post = a.flag("k_eq_v"), a.flag("v_norm"), a.flag("sinks"), a.flag("post_norm")
     a.done()
     q, k = heads * hd, kv * hd
-    for name, rows in (("q", q), ("k", k), ("v", k)):
+    for name, rows in (("q", q), ("k", k), *([] if shared else [("v", k)])):
         out[f"{p}attn.{name}"] = Want("matrix", (rows, hidden))
     out[p + "attn.o"] = Want("matrix", (hidden, q))
-    for name, rows in (("q", q), ("k", k), ("v", k), ("o", hidden)):
+    for name, rows in (("q", q), ("k", k), *([] if shared else [("v", k)]), ("o", hidden)):
         out[f"{p}attn.{name}_bias"] = Want("vector", (rows,), optional=True)
     if norm is not None:
         out[p + "attn.q_norm"] = Want("vector", (hd if norm == "head" else q,))
         out[p + "attn.k_norm"] = Want("vector", (hd if norm == "head" else k,))
+    if sinks:
+        out[p + "attn.sinks"] = Want("vector", (heads,))
+    if post:
+        out[p + "attn_post_norm"] = Want("vector", (hidden,))
 
 
 def _ffn(ffn, n: int, p: str, hidden: int, out: dict[str, Want]) -> None:
@@ -223,6 +240,11 @@ def _ffn(ffn, n: int, p: str, hidden: int, out: dict[str, Want]) -> None:
         inter = f.integer("intermediate", 1, MAX_DIM)
         f.boolean("renormalise")
         out[p + "router"] = Want("matrix", (experts, hidden), f32=True)
+        if f.flag("router_bias"):
+            out[p + "router_bias"] = Want("vector", (experts,))
+        branches = f.flag("branches")
+        if f.flag("expert_scale"):
+            out[p + "expert_scale"] = Want("vector", (experts,))
         shared = f.object_or_none("shared")
         if shared is not None:
             s = _Reader(shared, f"topology layer {n} ffn shared")
@@ -230,8 +252,17 @@ def _ffn(ffn, n: int, p: str, hidden: int, out: dict[str, Want]) -> None:
             if s.boolean("gate"):
                 out[p + "shared_gate"] = Want("matrix", (1, hidden), f32=True)
             s.done()
+        if branches:
+            if shared is None:
+                raise FileError(f"topology layer {n} ffn has branches and no shared expert; convert the model again")
+            for name in ("router_norm", "experts_norm", "experts_post_norm", "shared_post_norm"):
+                out[p + name] = Want("vector", (hidden,))
         out[p + "experts"] = Want("experts", (experts, inter, hidden))
-    f.choice("activation", ACTIVATIONS)
+    if f.choice("activation", ACTIVATIONS) == "swiglu_clamped":
+        f.number("alpha", 0.0, 1e6)
+        f.number("limit", 0.0, 1e30)
+    if f.flag("post_norm"):
+        out[p + "ffn_post_norm"] = Want("vector", (hidden,))
     f.done()
 
 

@@ -21,10 +21,11 @@ import make_golden as golden  # noqa: E402
 WANT = json.loads((Path(golden.__file__).parent / "golden.json").read_text())
 
 
-@pytest.fixture(scope="module", params=list(FORMATS))
+@pytest.fixture(scope="module", params=[*FORMATS, *golden.family_topologies()])
 def model(request, tmp_path_factory):
-    """(format, path of its golden model)"""
-    return request.param, golden.write_model(tmp_path_factory.mktemp("golden"), request.param)
+    """(format or family, path of its golden model)"""
+    write = golden.write_model if request.param in FORMATS else golden.write_family
+    return request.param, write(tmp_path_factory.mktemp("golden"), request.param)
 
 
 @pytest.mark.parametrize("kv", ["f32", "f16"])

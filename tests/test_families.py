@@ -224,8 +224,8 @@ def test_fault_05_yarn_without_a_factor_uses_the_ratio_of_contexts():
 def test_gguf_and_folder_give_the_same_weights(family, old, tmp_path):
     """Every family's GGUF map: names, query and key rows put back in order, stacked experts and older files."""
     name = f"{family}-wide"
-    if old and family in ("llama", "qwen3"):
-        pytest.skip("dense")
+    if old and family not in ("mixtral", "qwen2_moe", "qwen3_moe", "olmoe"):
+        pytest.skip("dense, or younger than stacked experts")
     a = ColibriFile(convert(folder(name), tmp_path / "a.colibri").path)
     b = ColibriFile(convert(tiny.write_gguf(folder(name), tmp_path / "m.gguf", split=old), tmp_path / "b.colibri").path)
     assert a.topology == b.topology

@@ -17,6 +17,7 @@ pytest.importorskip("tokenizers")
 import text_samples as S  # noqa: E402
 
 from colibri_edge.text.compile import Unsupported, compile_gguf  # noqa: E402
+from colibri_edge.text.template import ChatTemplate  # noqa: E402
 from colibri_edge.text.tokenizer import Tokenizer  # noqa: E402
 
 K = "tokenizer.ggml."
@@ -90,6 +91,29 @@ def test_sentencepiece(kind):
     assert sp.piece_to_id("<tool>") in with_tool
     assert sp.piece_to_id("<|im_start|>") not in ours.encode("<|im_start|>", False, False)
     assert sp.piece_to_id("<|im_start|>") in ours.encode("<|im_start|>", False, True)
+
+
+def test_gemma4():
+    """Merges over characters; the start token exactly once, though the file denies it, from a raw prompt and from a chat template."""
+    oracle = S.gemma()
+    fields = gpt2_fields(oracle, "gemma4")
+    tokens, types = fields[K + "tokens"], fields[K + "token_type"]
+    start = tokens.index("<s>")
+    for i, s in enumerate(tokens):
+        types[i] = 6 if len(s) == 6 and s.startswith("<0x") else types[i]
+    fields |= {K + "model": "gemma4", K + "unknown_token_id": tokens.index("<unk>"), K + "bos_token_id": start,
+               K + "eos_token_id": tokens.index("</s>"), K + "add_bos_token": False}
+    ours = Tokenizer(compile_gguf(fields))
+    texts = S.strings(3000, 4)
+    for parse in (True, False):
+        oracle.encode_special_tokens = not parse
+        want = [e.ids for e in oracle.encode_batch(texts)]
+        for text, ids in zip(texts, want, strict=True):
+            assert ids[0] == start
+            assert ours.encode(text, True, parse) == ids, ascii(text)
+    chat = ChatTemplate.for_tokenizer("{{ bos_token }}{% for m in messages %}{{ m.content }}{% endfor %}", ours)
+    ids = ours.encode_segments(chat.render([{"role": "user", "content": "hello <s> there"}]))
+    assert ids.count(start) == 1 and ids[0] == start
 
 
 def test_unknown_names_are_refused():

@@ -23,10 +23,12 @@ os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
 
 E = 12
 CLASSES = {"llama": "Llama", "qwen3": "Qwen3", "mixtral": "Mixtral", "qwen2_moe": "Qwen2Moe", "qwen3_moe": "Qwen3Moe",
-           "olmoe": "Olmoe"}
+           "olmoe": "Olmoe", "gpt_oss": "GptOss", "gemma2": "Gemma2", "gemma3": "Gemma3Text", "gemma4": "Gemma4Text"}
 YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 64}
 LLAMA3 = {"rope_type": "llama3", "rope_theta": 5000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 128}
+LOCAL = {"rope_type": "default", "rope_theta": 10000.0}
+MODELS = {"Gemma3Text": "Gemma3", "Gemma4Text": "Gemma4"}      # where the model's class is not named like its configuration's
 LINEAR = {"rope_type": "linear", "rope_theta": 10000.0, "factor": 2.5}
 
 
@@ -87,6 +89,38 @@ TINY = [
     _t("olmoe-all", "old", hidden_size=128, intermediate_size=40, num_experts=E, num_experts_per_tok=E,
        num_key_value_heads=4, rope_parameters=LINEAR),
 ]
+# Families whose layers hold more than test_families.py looks at: tests/test_windows.py.
+WINDOWED = [
+    _t("gpt_oss-top2", intermediate_size=44, num_hidden_layers=3, num_local_experts=E, num_experts_per_tok=2, head_dim=20,
+       sliding_window=13, rope_parameters=YARN | {"truncate": False, "beta_fast": 32.0, "beta_slow": 1.0}),
+    _t("gpt_oss-top1", "sharded", "bfloat16", hidden_size=72, intermediate_size=37, num_local_experts=E, num_experts_per_tok=1, head_dim=16,
+       num_attention_heads=6, sliding_window=1, layer_types=["full_attention", "sliding_attention"], swiglu_limit=1.5,
+       tie_word_embeddings=True),
+    _t("gpt_oss-all", hidden_size=128, intermediate_size=40, num_local_experts=E, num_experts_per_tok=E, head_dim=32,
+       num_key_value_heads=4, sliding_window=64, attention_bias=False, rope_parameters=LINEAR),
+    _t("gemma4-top2", num_hidden_layers=3, layer_types=["sliding_attention", "full_attention", "full_attention"], head_dim=20,
+       global_head_dim=32, num_global_key_value_heads=1, attention_k_eq_v=True, hidden_size_per_layer_input=0, enable_moe_block=True,
+       num_experts=E, top_k_experts=2, moe_intermediate_size=44, intermediate_size=100, sliding_window=13, final_logit_softcapping=2.5),
+    _t("gemma4-top1", "sharded", "bfloat16", hidden_size=72, num_hidden_layers=3, num_attention_heads=6, num_key_value_heads=3,
+       head_dim=16, global_head_dim=16, hidden_size_per_layer_input=0, enable_moe_block=True, num_experts=E, top_k_experts=1,
+       moe_intermediate_size=37, intermediate_size=61, sliding_window=1, tie_word_embeddings=False,
+       rope_parameters={"sliding_attention": LOCAL, "full_attention": LINEAR}),
+    _t("gemma4-all", hidden_size=128, head_dim=32, global_head_dim=64, num_global_key_value_heads=2, attention_k_eq_v=True,
+       hidden_size_per_layer_input=0, enable_moe_block=True, num_experts=E, top_k_experts=E, moe_intermediate_size=40,
+       intermediate_size=96, sliding_window=64, attention_bias=True, layer_types=["sliding_attention", "full_attention"]),
+    _t("gemma4-dense", hidden_size_per_layer_input=0, num_hidden_layers=2, head_dim=16, global_head_dim=24, sliding_window=20,
+       num_global_key_value_heads=4, attention_k_eq_v=True, layer_types=["sliding_attention", "full_attention"]),
+    _t("gemma2-softcap", head_dim=20, num_hidden_layers=3, sliding_window=13, attn_logit_softcapping=1.5, final_logit_softcapping=2.0,
+       query_pre_attn_scalar=24),
+    _t("gemma2-plain", "sharded", "bfloat16", hidden_size=72, num_attention_heads=6, num_key_value_heads=1, head_dim=16, sliding_window=1,
+       attn_logit_softcapping=None, final_logit_softcapping=None, attention_bias=True, rope_parameters=LLAMA3),
+    _t("gemma2-all", hidden_size=128, head_dim=32, sliding_window=64, layer_types=["sliding_attention"] * 2, tie_word_embeddings=False),
+    _t("gemma3-plain", num_hidden_layers=7, head_dim=20, sliding_window=13, query_pre_attn_scalar=24, final_logit_softcapping=2.0),
+    _t("gemma3-linear", "sharded", "bfloat16", hidden_size=72, num_attention_heads=6, num_key_value_heads=1, head_dim=16,
+       sliding_window=9, layer_types=["full_attention", "sliding_attention"], attention_bias=True,
+       tie_word_embeddings=False, rope_parameters={"sliding_attention": LOCAL, "full_attention": LINEAR}),
+    _t("gemma3-all", hidden_size=128, head_dim=32, num_hidden_layers=2, sliding_window=64, layer_types=["sliding_attention"] * 2),
+]
 # Widths that every GGUF type can hold: for the maps and formats of GGUF files.
 WIDE = {
     "llama": _t("llama-wide", hidden_size=256, intermediate_size=256),
@@ -97,8 +131,17 @@ WIDE = {
     "qwen3_moe": _t("qwen3_moe-wide", hidden_size=256, moe_intermediate_size=256, num_experts=E, num_experts_per_tok=2,
                     norm_topk_prob=True, head_dim=64),
     "olmoe": _t("olmoe-wide", hidden_size=256, intermediate_size=256, num_experts=E, num_experts_per_tok=2),
+    "gpt_oss": _t("gpt_oss-wide", hidden_size=256, intermediate_size=256, num_local_experts=E, num_experts_per_tok=2, head_dim=64,
+                  sliding_window=16, rope_parameters=YARN | {"truncate": False}),
+    "gemma2": _t("gemma2-wide", hidden_size=256, intermediate_size=256, head_dim=64, query_pre_attn_scalar=64, sliding_window=16),
+    "gemma3": _t("gemma3-wide", hidden_size=256, intermediate_size=256, head_dim=64, query_pre_attn_scalar=64, sliding_window=16,
+                 layer_types=["sliding_attention"] * 2),
+    "gemma4": _t("gemma4-wide", hidden_size=256, intermediate_size=256, head_dim=64, global_head_dim=128, attention_k_eq_v=True,
+                 num_global_key_value_heads=1, hidden_size_per_layer_input=0, enable_moe_block=True, num_experts=E, top_k_experts=2,
+                 moe_intermediate_size=256, sliding_window=16, layer_types=["sliding_attention", "full_attention"],
+                 final_logit_softcapping=30.0),
 }
-BY_NAME = {t.name: t for t in [*TINY, *WIDE.values()]}
+BY_NAME = {t.name: t for t in [*TINY, *WINDOWED, *WIDE.values()]}
 
 
 def _redraw(model, seed: int) -> None:
@@ -107,15 +150,18 @@ def _redraw(model, seed: int) -> None:
     gen = torch.Generator().manual_seed(seed)
     tied = model.config.tie_word_embeddings
     with torch.no_grad():
+        for name, b in model.named_buffers():
+            if name.endswith("layer_scalar"):
+                b.copy_(0.7 + 0.6 * torch.rand(b.shape, generator=gen))
         for name, p in model.named_parameters():
-            if name.endswith("norm.weight"):
+            if "layernorm" in name or name.endswith(("norm.weight", ".scale", "per_expert_scale")):
                 p.copy_(1 + 0.2 * torch.randn(p.shape, generator=gen))
-            elif name.endswith("bias"):
+            elif name.endswith(("bias", "sinks")):
                 p.copy_(0.2 * torch.randn(p.shape, generator=gen))
             elif "embed" in name:
                 # a tied model repeats its last token unless the layers outweigh the embedding
                 p.copy_((0.05 if tied else 1.0) * torch.randn(p.shape, generator=gen))
-            elif ".gate.weight" in name:                       # router: decided choices
+            elif ".gate.weight" in name or ".router." in name:                       # router: decided choices
                 p.copy_(0.5 * torch.randn(p.shape, generator=gen))
             else:                                              # at least 0.05, so that tokens vary
                 p.copy_(max(0.05, 0.75 * p.shape[-1] ** -0.5) * torch.randn(p.shape, generator=gen))
@@ -133,7 +179,8 @@ def build(tiny: Tiny, folder, seed: int = 1) -> Path:
     config = getattr(transformers, CLASSES[tiny.family] + "Config")(**tiny.config)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = getattr(transformers, CLASSES[tiny.family] + "ForCausalLM")(config)
+        kind = CLASSES[tiny.family]
+        model = getattr(transformers, MODELS.get(kind, kind) + "ForCausalLM")(config)
         _redraw(model, seed)
         model = model.to(getattr(torch, tiny.dtype))
         model.generation_config.eos_token_id = [3, 7]
@@ -177,6 +224,7 @@ def load(folder):
         warnings.simplefilter("ignore")
         model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32,
                                                                   attn_implementation="eager")
+    model.config._experts_implementation = "eager"      # the grouped kernel refuses widths that are no multiple of four
     return model.eval()
 
 
@@ -315,7 +363,36 @@ def dequantised_copy(colibri, folder):
 # -- the same model as GGUF --------------------------------------------------------------------------------------------
 
 ARCHS = {"llama": "llama", "mixtral": "llama", "qwen3": "qwen3", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe",
-         "olmoe": "olmoe"}
+         "olmoe": "olmoe", "gpt_oss": "gpt-oss", "gemma2": "gemma2", "gemma3": "gemma3", "gemma3_text": "gemma3", "gemma4_text": "gemma4"}
+
+
+def _gemma_fields(w, c) -> int:
+    """Metadata of architectures gemma3 and gemma4 as llama.cpp's converter writes it; returns the width of a global layer's heads."""
+    layers = [c.per_layer_config[i] for i in range(c.num_hidden_layers)] if c.model_type == "gemma4_text" else [c] * c.num_hidden_layers
+    w.add_sliding_window(c.sliding_window)
+    if c.final_logit_softcapping:
+        w.add_final_logit_softcapping(c.final_logit_softcapping)
+    if c.model_type == "gemma2":
+        w.add_rope_freq_base(c.rope_parameters["rope_theta"])
+        w.add_attn_logit_softcapping(c.attn_logit_softcapping)
+    else:
+        w.add_rope_freq_base(c.rope_parameters["full_attention"]["rope_theta"])
+        w.add_rope_freq_base_swa(c.rope_parameters["sliding_attention"]["rope_theta"])
+        w.add_sliding_window_pattern([t == "sliding_attention" for t in c.layer_types])
+    if c.model_type != "gemma4_text":
+        w.add_head_count_kv(c.num_key_value_heads)
+        return c.head_dim
+    w.add_head_count_kv([x.num_key_value_heads for x in layers])
+    w.add_key_length_swa(layers[0].head_dim)
+    w.add_value_length_swa(layers[0].head_dim)
+    w.add_rope_dimension_count_swa(layers[0].head_dim)
+    w.add_shared_kv_layers(0)
+    w.add_embedding_length_per_layer_input(0)
+    if c.enable_moe_block:
+        w.add_expert_count(c.num_experts)
+        w.add_expert_used_count(c.top_k_experts)
+        w.add_expert_feed_forward_length(c.moe_intermediate_size)
+    return layers[-1].head_dim
 
 
 def encode(x: np.ndarray, kind: str, rng) -> np.ndarray:
@@ -348,9 +425,9 @@ def encode(x: np.ndarray, kind: str, rng) -> np.ndarray:
 
 def gguf_tensors(model, family: str, split: bool = False):
     """(GGUF name, float32 array) of every tensor; split: one tensor per expert, as older files have it."""
-    state = {k: v.detach().float().numpy() for k, v in model.named_parameters()}
+    state = {k: v.detach().float().numpy() for k, v in [*model.named_parameters(), *model.named_buffers()]}
     c = model.config
-    hd = getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
+    hd = 0 if family.startswith("gemma") else getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
 
     def permute(x, heads):
         if family not in ("llama", "mixtral"):
@@ -358,11 +435,17 @@ def gguf_tensors(model, family: str, split: bool = False):
         return x.reshape(heads, 2, hd // 2, -1).swapaxes(1, 2).reshape(x.shape)
 
     yield "token_embd.weight", state["model.embed_tokens.weight"]
-    yield "output_norm.weight", state["model.norm.weight"]
+    yield "output_norm.weight", state["model.norm.weight"] + (family in ("gemma2", "gemma3_text"))
     if not c.tie_word_embeddings:
         yield "output.weight", state["lm_head.weight"]
+    if family == "gemma4_text":       # one divisor per pair of channels of a global layer: 1 where it turns, 1e30 where it does not
+        turns = state["model.rotary_emb.full_attention_inv_freq"] > 0
+        yield "rope_freqs.weight", np.where(turns, np.float32(1), np.float32(1e30))
     for n in range(c.num_hidden_layers):
         s, b = f"model.layers.{n}.", f"blk.{n}."
+        if family == "gpt_oss" or family.startswith("gemma"):
+            yield from (_gguf_gpt_oss if family == "gpt_oss" else _gguf_gemma)(state, s, b, *([family] if family != "gpt_oss" else []))
+            continue
         yield b + "attn_norm.weight", state[s + "input_layernorm.weight"]
         yield b + "ffn_norm.weight", state[s + "post_attention_layernorm.weight"]
         for x, name, heads in (("q", "attn_q", c.num_attention_heads), ("k", "attn_k", c.num_key_value_heads),
@@ -392,6 +475,42 @@ def gguf_tensors(model, family: str, split: bool = False):
                 yield f"{b}ffn_{x}_shexp.weight", state[f"{s}mlp.shared_expert.{x}_proj.weight"]
 
 
+def _gguf_gpt_oss(state: dict, s: str, b: str):
+    """Names of the gguf package's tensor map for architecture gpt-oss; experts [E, out, in], gate and up apart."""
+    plain = {"attn_norm.weight": "input_layernorm.weight", "post_attention_norm.weight": "post_attention_layernorm.weight",
+             "attn_sinks.weight": "self_attn.sinks", "ffn_gate_inp.weight": "mlp.router.weight", "ffn_gate_inp.bias": "mlp.router.bias"}
+    for x, name in (("q", "attn_q"), ("k", "attn_k"), ("v", "attn_v"), ("o", "attn_output")):
+        plain |= {f"{name}.{k}": f"self_attn.{x}_proj.{k}" for k in ("weight", "bias")}
+    for ours, theirs in plain.items():
+        if s + theirs in state:
+            yield b + ours, state[s + theirs]
+    both, bias = state[s + "mlp.experts.gate_up_proj"], state[s + "mlp.experts.gate_up_proj_bias"]
+    for i, x in enumerate(("gate", "up")):
+        yield f"{b}ffn_{x}_exps.weight", both[:, :, i::2].swapaxes(1, 2)
+        yield f"{b}ffn_{x}_exps.bias", bias[:, i::2]
+    yield b + "ffn_down_exps.weight", state[s + "mlp.experts.down_proj"].swapaxes(1, 2)
+    yield b + "ffn_down_exps.bias", state[s + "mlp.experts.down_proj_bias"]
+
+
+def _gguf_gemma(state: dict, s: str, b: str, family: str):
+    """Names of llama.cpp's architectures gemma3 and gemma4, which keep norms as they are multiplied."""
+    plain = {"attn_norm": "input_layernorm", "post_attention_norm": "post_attention_layernorm", "ffn_norm": "pre_feedforward_layernorm",
+             "post_ffw_norm": "post_feedforward_layernorm", "pre_ffw_norm_2": "pre_feedforward_layernorm_2",
+             "post_ffw_norm_1": "post_feedforward_layernorm_1", "post_ffw_norm_2": "post_feedforward_layernorm_2",
+             "attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm", "attn_q": "self_attn.q_proj",
+             "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj", "ffn_gate": "mlp.gate_proj",
+             "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj", "ffn_gate_inp": "router.proj"}
+    for ours, theirs in plain.items():
+        w = state.get(f"{s}{theirs}.weight")
+        if w is not None:
+            yield f"{b}{ours}.weight", w + 1 if "norm" in ours and family != "gemma4_text" else w
+    for ours, theirs in {"ffn_gate_inp.scale": "router.scale", "ffn_down_exps.scale": "router.per_expert_scale",
+                         "ffn_gate_up_exps.weight": "experts.gate_up_proj", "ffn_down_exps.weight": "experts.down_proj",
+                         "layer_output_scale.weight": "layer_scalar"}.items():
+        if s + theirs in state:
+            yield b + ours, state[s + theirs]
+
+
 def write_gguf(folder, path, types="F32", *, split: bool = False, parts: int = 0, fields: dict | None = None,
                skip=(), extra: dict | None = None) -> Path:
     """Write the model of a Hugging Face folder as GGUF. types: one type for all matrices, or a function of the tensor's
@@ -410,22 +529,34 @@ def write_gguf(folder, path, types="F32", *, split: bool = False, parts: int = 0
         w = gguf.GGUFWriter(path.with_suffix(".gguf"), ARCHS[family], split_max_tensors=tensors_per)
     else:
         w = gguf.GGUFWriter(path, ARCHS[family])
-    hd = getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
+    hd = 0 if family.startswith("gemma") else getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
     w.add_block_count(c.num_hidden_layers)
     w.add_context_length(c.max_position_embeddings)
     w.add_embedding_length(c.hidden_size)
     w.add_feed_forward_length(c.intermediate_size)
     w.add_head_count(c.num_attention_heads)
-    w.add_head_count_kv(c.num_key_value_heads)
     w.add_layer_norm_rms_eps(c.rms_norm_eps)
-    w.add_rope_freq_base(c.rope_parameters["rope_theta"])
+    if family.startswith("gemma"):
+        hd = _gemma_fields(w, c)
+    else:
+        w.add_head_count_kv(c.num_key_value_heads)
+        w.add_rope_freq_base(c.rope_parameters["rope_theta"])
     w.add_key_length(hd)
     w.add_value_length(hd)
     w.add_rope_dimension_count(hd)
-    if family not in ("llama", "qwen3"):
+    if family not in ("llama", "qwen3") and not family.startswith("gemma"):
         experts = getattr(c, "num_experts", None) or c.num_local_experts
         w.add_expert_count(experts)
         w.add_expert_used_count(c.num_experts_per_tok)
+    if family == "gpt_oss":
+        w.add_expert_feed_forward_length(c.intermediate_size)
+        w.add_sliding_window(c.sliding_window)
+    rope = c.rope_parameters if "rope_type" in c.rope_parameters else {"rope_type": "default"}
+    if rope["rope_type"] != "default":
+        w.add_rope_scaling_type(gguf.RopeScalingType(rope["rope_type"]))
+        w.add_rope_scaling_factor(rope["factor"])
+        if rope["rope_type"] == "yarn":
+            w.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
     if family in ("qwen2_moe", "qwen3_moe"):
         w.add_expert_feed_forward_length(c.moe_intermediate_size)
     if family == "qwen2_moe":
@@ -439,7 +570,7 @@ def write_gguf(folder, path, types="F32", *, split: bool = False, parts: int = 0
         else:
             w.add_key_value(key, value, kind)
     for name, x in tensors:
-        plain = x.ndim == 1 or "ffn_gate_inp" in name
+        plain = x.ndim == 1 or "ffn_gate_inp" in name or name.endswith(".bias")
         kind = "F32" if plain else types if isinstance(types, str) else types(name)
         raw = np.ascontiguousarray(encode(x, kind, rng))
         w.add_tensor(name, raw, raw_dtype=gguf.GGMLQuantizationType[kind.upper()])

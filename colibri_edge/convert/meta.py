@@ -16,7 +16,8 @@ from .source import ConvertError
 
 NUMBERS = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
 TURN_ENDS = ("<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end|>", "<|endoftext|>", "<|end_of_text|>", "<end_of_turn>",
-             "<|end_of_turn|>", "<|return|>")
+             "<|end_of_turn|>", "<|return|>", "<|call|>", "<turn|>")
+HARMONY = {"<|return|>", "<|call|>"}      # where both are, <|end|> ends a message of the answer, not the answer
 CONTROL = 3          # GGUF token type
 
 
@@ -78,7 +79,8 @@ def from_gguf(fields, vocab: int) -> dict:
     if "tokenizer.ggml.tokens" in fields and "tokenizer.ggml.token_type" in fields:
         kinds = fields["tokenizer.ggml.token_type"]
         tokens = fields["tokenizer.ggml.tokens"] if isinstance(kinds, list) and CONTROL in kinds else []
-        ids += [i for i, (t, k) in enumerate(zip(tokens, kinds, strict=False)) if k == CONTROL and t in TURN_ENDS]
+        found = {t: i for i, (t, k) in enumerate(zip(tokens, kinds, strict=False)) if k == CONTROL and t in TURN_ENDS}
+        ids += [i for t, i in found.items() if t != "<|end|>" or not found.keys() >= HARMONY]
     generation = {}
     for ours, theirs in (("temperature", "temp"), ("top_k", "top_k"), ("top_p", "top_p"), ("min_p", "min_p"),
                          ("repetition_penalty", "penalty_repeat")):

@@ -110,8 +110,10 @@ class Vector:
         x = self.values
         if isinstance(x, Rows):
             order = x.order
+            change, shape = x.change, x.tensor.shape
             x = x.tensor.all().floats().reshape(-1)
             x = x if order is None else x[order]
+            x = x if change is None else change(x.reshape(shape)).reshape(-1)
             if not np.isfinite(x).all():
                 raise ConvertError(f"tensor {self.values.tensor.name} holds NaN or infinite values; export it again")
         return np.ascontiguousarray(x, "<f4").view(np.uint8).reshape(-1), self.read_bytes
@@ -264,7 +266,7 @@ def _stack(plan: Plan, name: str, want: Want, binding: dict[str, list[Rows]], qu
     formats = {}
     for part, rows in binding.items():
         formats[part] = "f32" if part.endswith("_bias") else choose(rows, quant)
-        _count(plan, rows, formats[part], 0, 0)
+        _count(plan, [r for r in rows if not isinstance(r, np.ndarray)], formats[part], 0, 0)
     fused = "gate" in formats and formats["gate"] == formats["up"]
     order = (["gate_up"] if fused else [p for p in ("gate", "up") if p in formats]) + ["down"]
     order += [p for p in ("gate_bias", "up_bias", "down_bias") if p in formats]

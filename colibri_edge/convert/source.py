@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -104,12 +105,16 @@ class SourceTensor:
 
 @dataclass(slots=True)
 class Rows:
-    """`count` rows of a tensor from row `first` on. order: int64[count], relative to first, or None for as they lie."""
+    """`count` rows of a tensor from row `first` on. order: int64[count], relative to first, or None for as they lie.
+
+    change: for vectors, what is stored instead of the source's values: float32 array of the tensor's shape -> float32 array.
+    """
 
     tensor: SourceTensor
     first: int
     count: int
     order: np.ndarray | None = None
+    change: Callable[[np.ndarray], np.ndarray] | None = None
 
     @property
     def format(self) -> str:

@@ -92,11 +92,11 @@ class RandomRows:
         return raw.reshape(n, -1)
 
 
-def _binding(name: str, want: Want, fmt: str, seed: int, spread: float):
+def _binding(name: str, want: Want, fmt: str, seed: int, spread: float, biases: bool):
     if want.kind == "vector":
         if name.startswith("rope."):
             return None
-        centre = 1.0 if "norm" in name else 0.0
+        centre = 1.0 if "norm" in name or name.endswith("scale") else 0.0
         return (uniform(seed, want.shape[0], 0.1) + np.float32(centre)).astype(np.float32)
     if want.kind == "matrix":
         rows, cols = want.shape
@@ -107,32 +107,45 @@ def _binding(name: str, want: Want, fmt: str, seed: int, spread: float):
     def rows(part: str, e: int, i: int) -> RandomRows:
         return RandomRows(RandomTensor(f"{name}.{e}.{part}", fmt, shapes[part][1], seed + 7 * e + i, spread), shapes[part][0])
 
-    return {part: [rows(part, e, i) for e in range(count)] for i, part in enumerate(("gate", "up", "down"))}
+    out = {part: [rows(part, e, i) for e in range(count)] for i, part in enumerate(("gate", "up", "down"))}
+    if biases:
+        out |= {part: [uniform(seed + 7 * e + i, shapes[part][0], 0.1) for e in range(count)]
+                for i, part in enumerate(("gate_bias", "up_bias", "down_bias"), 3)}
+    return out
 
 
 def write_random(dst, topology: dict, fmt: str, seed: int = 1, spread: float = 0.05, formats: dict[str, str] | None = None,
-                 tokenizer: bytes | None = None, progress=None) -> int:
+                 tokenizer: bytes | None = None, progress=None, biases: bool = False) -> int:
     """Write a model of that topology with random weights in `fmt`; returns the file's length in bytes.
 
     formats: other formats for single tensors by name or by the name's last part (such as {"output": "q6_k"}). rope.N fall from 1 to
-    about 1/10,000 by one rounded factor (products, no powers: the same on every machine). Biases are left out.
+    about 1/10,000 by one rounded factor (products, no powers: the same on every machine).
+    biases: give every projection and expert one; else they are left out.
     """
     formats = formats or {}
     bindings, ropes = {}, []
     for i, (name, want) in enumerate(wanted(topology).items()):
-        if want.optional:
+        if want.optional and not biases:
             continue
         f = formats.get(name, formats.get(name.rsplit(".", 1)[-1], fmt))
         if name.startswith("rope."):
             half = want.shape[0]
             ropes.append(np.cumprod(np.r_[1.0, np.full(half - 1, round(10000.0 ** (-1 / half), 3))]).astype(np.float32))
             continue
-        bindings[name] = _binding(name, want, f, seed * 100_000 + 500 * i, spread)
+        bindings[name] = _binding(name, want, f, seed * 100_000 + 500 * i, spread, biases)
     p = plan.make(topology, bindings, ropes, None, None, tokenizer)
     meta = {"format": "colibri", "version": 2, "topology": topology, "chat_template": None, "generation": {},
             "source": {"kind": "random", "name": f"seed {seed}", "model_type": topology["model_type"], "converter": "colibri-edge"},
             "quantisation": {"requested": fmt, "became": {}, "bits_per_weight": round(p.weight_bytes * 8 / p.weights, 3)}}
     return writer.write(Path(dst), p, meta, progress)
+
+
+def topology_of(config: dict) -> dict:
+    """The topology of a config.json, of any family that is served: what convert() would store."""
+    from ..families import for_hf
+    from ..families.common import HFConfig
+
+    return for_hf(config.get("model_type")).from_hf(HFConfig(config)).topology
 
 
 def topology(model_type: str = "qwen3_moe", *, hidden: int, layers: int, heads: int, kv_heads: int, head_dim: int, vocab: int,

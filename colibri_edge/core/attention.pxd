@@ -18,6 +18,10 @@ ctypedef struct attn_layer:
     const float *o_bias
     const float *q_norm              # [head_dim] or [heads*head_dim], or NULL
     const float *k_norm
+    bint k_eq_v                      # values are the keys' projection before norm and rotation
+    bint v_norm                      # RMS norm without weights over each head's values
+    const float *sinks               # [heads]: one more score per head, without a value, or NULL
+    const float *post_norm           # [hidden] padded to 8: of the output projection, before it is added; or NULL
     int32_t qk_norm_kind
     int32_t heads
     int32_t kv_heads

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""Softmax attention of one layer: q/k norm, rotary embedding, cache write, attention per (token, kv head).
+"""Softmax attention of one layer: q/k/v norm, rotary embedding, cache write, attention per (token, kv head).
 
 Owns: the layout of cached keys (interleaved by eight positions) and values. The order of sums is the kernel's
 (docs/numerics.md): blocks of 64 absolute positions, merged in rising order, so any chunking gives the same bits.
@@ -69,6 +69,11 @@ cdef void prepare_token(void *ctx, int32_t t, int32_t worker) noexcept nogil:
     cdef float *q = p.b.q + <size_t>t * p.b.ldq
     cdef float *k = p.b.k + <size_t>t * p.b.ldk
     cdef float *v = p.b.v + <size_t>t * p.b.ldk
+    if l.k_eq_v:
+        memcpy(v, k, l.kv_heads * hd * sizeof(float))
+    if l.v_norm:
+        for h in range(l.kv_heads):
+            p.rt.k.rmsnorm(v + h * hd, NULL, v + h * hd, hd, l.norm_eps)
     norm_heads(p, q, l.q_norm, l.heads)
     norm_heads(p, k, l.k_norm, l.kv_heads)
     if l.rope >= 0:
@@ -95,7 +100,7 @@ cdef void attend_chunk(void *ctx, int32_t chunk, int32_t worker) noexcept nogil:
     a.kv_type = p.kv.kv_type
     a.scale = l.scale
     a.softcap = l.softcap
-    a.sinks = NULL
+    a.sinks = l.sinks + head * nrep if l.sinks != NULL else NULL
     for t in range(t0, imin(t0 + TOKENS, p.nt)):
         a.q = p.b.q + <size_t>t * p.b.ldq + head * nrep * l.head_dim
         a.o = p.b.out.x + <size_t>t * p.b.out.ldx + head * nrep * l.head_dim

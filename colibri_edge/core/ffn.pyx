@@ -52,12 +52,24 @@ cdef int32_t chunks_of(const expert_stack *s) noexcept nogil:
     return (s.intermediate + c - 1) / c
 
 
+cdef inline const float *bias_of(const expert_stack *s, size_t at, int32_t e) noexcept nogil:
+    return <const float *>(s.record[e] + at) if at else NULL
+
+
+cdef void add_bias(float *y, int32_t stride, const float *bias, int32_t n) noexcept nogil:
+    """y [n / 8 groups of 8, stride apart] += bias [n]; the padding stays as it is."""
+    cdef int32_t i
+    if bias != NULL:
+        for i in range(n):
+            y[i / 8 * stride + i % 8] += bias[i]
+
+
 cdef void activate(const pass_t *p, const expert_stack *s, const float *gu, const float *up, int32_t ng, float *h) noexcept nogil:
     """One token: gu interleaved [ng][16], or gate gu [8*ng] and up [8*ng] apart (up may be NULL) -> h [8*ng]."""
     cdef int32_t g, i
     cdef float pair[16]
     if s.interleaved:
-        p.rt.k.glu(s.activation, gu, h, ng)
+        glu(p, s, gu, h, ng)
         return
     if not s.gated:
         p.rt.k.act(s.activation, gu, h, 8 * ng)
@@ -66,7 +78,14 @@ cdef void activate(const pass_t *p, const expert_stack *s, const float *gu, cons
         for i in range(8):
             pair[i] = gu[8 * g + i]
             pair[8 + i] = up[8 * g + i]
-        p.rt.k.glu(s.activation, pair, h + 8 * g, 1)
+        glu(p, s, pair, h + 8 * g, 1)
+
+
+cdef inline void glu(const pass_t *p, const expert_stack *s, const float *gu, float *h, int32_t ng) noexcept nogil:
+    if s.clamped:
+        p.rt.k.glu_clamped(gu, h, ng, s.alpha, s.limit)
+    else:
+        p.rt.k.glu(s.activation, gu, h, ng)
 
 
 cdef void up_chunk(void *ctx, int32_t chunk, int32_t worker) noexcept nogil:
@@ -99,13 +118,21 @@ cdef void up_chunk(void *ctx, int32_t chunk, int32_t worker) noexcept nogil:
     cdef float *h
     cdef size_t at
     cdef matrix w, w2
-    cdef activations part = b.input
+    cdef const float *gate_bias
+    cdef const float *up_bias
+    cdef activations part = b.routed if routed else b.input
     if routed and p.rt.wait(p.rt.store, s.slot, e):
         p.failed = 1
         return
     bind_expert(s, &s.gate, s.gate_at, e, &w)
     if s.gated and not s.interleaved:
         bind_expert(s, &s.up, s.up_at, e, &w2)
+    gate_bias = bias_of(s, s.gate_bias_at, e)
+    up_bias = bias_of(s, s.up_bias_at, e)
+    if gate_bias != NULL:
+        gate_bias += c0
+    if up_bias != NULL:
+        up_bias += c0
     while t0 < n:
         m = imin(room, n - t0)
         if not routed:
@@ -122,8 +149,12 @@ cdef void up_chunk(void *ctx, int32_t chunk, int32_t worker) noexcept nogil:
             at = <size_t>(pair[t0 + t] if routed else p.pairs + t0 + t)
             h = b.hidden.x + at * b.hidden.ldx + c0
             if s.interleaved:
+                add_bias(tmp + <size_t>t * row, 16, gate_bias, width)
+                add_bias(tmp + <size_t>t * row + 8, 16, up_bias, width)
                 activate(p, s, tmp + <size_t>t * row, NULL, ng, h)
             else:
+                add_bias(tmp + <size_t>t * 8 * ng, 8, gate_bias, width)
+                add_bias(up + <size_t>t * 8 * ng, 8, up_bias, width)
                 activate(p, s, tmp + <size_t>t * 8 * ng, up + <size_t>t * 8 * ng, ng, h)
             if end > 8 * ng:
                 memset(h + 8 * ng, 0, (end - 8 * ng) * sizeof(float))
@@ -133,15 +164,18 @@ cdef void up_chunk(void *ctx, int32_t chunk, int32_t worker) noexcept nogil:
 
 
 cdef void down_chunk(void *ctx, int32_t chunk, int32_t worker) noexcept nogil:
-    """A block of output rows: every expert's product for its tokens, then each token's sum in rank order, added to the residual."""
+    """A block of output rows: every expert's product for its tokens, then each token's sum in rank order, added to the residual or
+    put into y."""
     cdef pass_t *p = <pass_t *>ctx
     cdef ffn_buffers *b = p.b
     cdef const ffn_layer *l = p.l
     cdef const expert_stack *s = &l.routed if l.moe else &l.shared
-    cdef int32_t g0 = chunk * p.step, ng = imin(p.step, s.down.ngroups - g0), n = 8 * ng, i, t, r
+    cdef int32_t g0 = chunk * p.step, ng = imin(p.step, s.down.ngroups - g0), n = 8 * ng, i, t, r, width = imin(n, s.down.rows - 8 * g0)
     cdef float *acc = <float *>p.rt.scratch[worker]
     cdef float *out = acc + n
     cdef float *x
+    cdef const float *bias
+    cdef size_t at
     cdef float gate
     cdef matrix w
     cdef activations part = b.hidden
@@ -151,13 +185,22 @@ cdef void down_chunk(void *ctx, int32_t chunk, int32_t worker) noexcept nogil:
             # outputs stand in group order: row j of group i is pair[start + j]
             mm_rows(p.rt, &w, &part, b.groups.pair + b.groups.start[i], b.groups.start[i + 1] - b.groups.start[i], g0, ng,
                     out + <size_t>b.groups.start[i] * n, n)
+            bias = bias_of(s, s.down_bias_at, b.groups.expert[i])
+            if bias != NULL:
+                for t in range(b.groups.start[i], b.groups.start[i + 1]):
+                    add_bias(out + <size_t>t * n, 8, bias + 8 * g0, width)
     if l.has_shared:
         bind_expert(&l.shared, &l.shared.down, l.shared.down_at, 0, &w)
         part.x = b.hidden.x + <size_t>p.pairs * b.hidden.ldx
         part.q = b.hidden.q + <size_t>p.pairs * (b.hidden.ldx / 32)
         mm_rows(p.rt, &w, &part, NULL, p.nt, g0, ng, out + <size_t>p.pairs * n, n)
+        bias = bias_of(&l.shared, l.shared.down_bias_at, 0)
+        if bias != NULL:
+            for t in range(p.nt):
+                add_bias(out + <size_t>(p.pairs + t) * n, 8, bias + 8 * g0, width)
     for t in range(p.nt):
         memset(acc, 0, n * sizeof(float))
+        at = <size_t>t * b.ldx + 8 * g0
         if l.moe:
             for r in range(l.top_k):
                 p.rt.k.axpy(acc, b.weights[t * l.top_k + r], out + <size_t>b.groups.where[t * l.top_k + r] * n, n)
@@ -165,9 +208,15 @@ cdef void down_chunk(void *ctx, int32_t chunk, int32_t worker) noexcept nogil:
             gate = 1.0
             if l.has_shared_gate:
                 gate = 1.0 / (1.0 + cl_expf(-b.gate[8 * t]))
-            p.rt.k.axpy(acc, gate, out + <size_t>(p.pairs + t) * n, n)
-        x = b.x + <size_t>t * b.ldx + 8 * g0
-        p.rt.k.add(x, acc, n)
+            x = acc
+            if l.branches:
+                x = b.y_shared + at
+                memset(x, 0, n * sizeof(float))
+            p.rt.k.axpy(x, gate, out + <size_t>(p.pairs + t) * n, n)
+        if apart(l):
+            memcpy(b.y + at, acc, n * sizeof(float))
+        else:
+            p.rt.k.add(b.x + at, acc, n)
 
 
 cdef int32_t down_step(const pass_t *p, const expert_stack *s) noexcept nogil:
@@ -211,9 +260,10 @@ cdef void guess_next(runtime *rt, const ffn_layer *next, ffn_buffers *b) noexcep
     """Which experts the next sparse layer will probably choose for one token: its norm and its router on the residual stream before this
     layer's FFN is added (Eliseev and Mazur 2023, arXiv:2312.17238, section 3.2). What is right is in memory, or on its way, by then."""
     cdef mm_job job
-    rt.k.rmsnorm(b.x, next.norm, b.ahead.x, b.hidden_size, next.norm_eps)
+    rt.k.rmsnorm(b.x, next.router_norm if next.branches else next.norm, b.ahead.x, b.hidden_size, next.norm_eps)
     memset(&job, 0, sizeof(job))
     job.m = &next.router
+    job.bias = next.router_bias
     job.y = b.ahead_scores
     job.ldy = b.ld_scores
     matmul(rt, &b.ahead, 1, &job, 1)
@@ -261,15 +311,17 @@ cdef int32_t run_experts(runtime *rt, const ffn_layer *l, const ffn_layer *next,
 
 
 cdef int32_t ffn(runtime *rt, const ffn_layer *l, const ffn_layer *next, ffn_buffers *b, int32_t nt) noexcept nogil:
-    """x += FFN(input) for nt tokens; b.input holds the normalised state in both forms. next: as in run_experts. 0; -2: a NaN in the router; -3: a record cannot be had."""
+    """x += FFN(input), or y = FFN(input) where apart(l), for nt tokens; b.input, b.routed and b.router hold the normalised states in both
+    forms. next: as in run_experts. 0; -2: a NaN in the router; -3: a record cannot be had."""
     cdef mm_job jobs[2]
     cdef ffn_buffers part
-    cdef int32_t njobs = 1, t = 0, n, rc
+    cdef int32_t njobs = 1, t = 0, n, rc, i
     if not l.moe:
         return run_experts(rt, l, next if nt == 1 else NULL, b, nt)
     enter(rt, ST_ROUTER)
     memset(jobs, 0, sizeof(jobs))
     jobs[0].m = &l.router
+    jobs[0].bias = l.router_bias
     jobs[0].y = b.scores
     jobs[0].ldy = b.ld_scores
     if l.has_shared_gate:
@@ -277,9 +329,12 @@ cdef int32_t ffn(runtime *rt, const ffn_layer *l, const ffn_layer *next, ffn_buf
         jobs[1].y = b.gate
         jobs[1].ldy = 8
         njobs = 2
-    matmul(rt, &b.input, nt, jobs, njobs)
+    matmul(rt, &b.router, nt, jobs, njobs)
     if route(b.scores, <int32_t>b.ld_scores, nt, l.experts, l.top_k, l.renormalise, b.ids, b.weights):
         return -2
+    if l.expert_scale != NULL:
+        for i in range(nt * l.top_k):
+            b.weights[i] = b.weights[i] * l.expert_scale[b.ids[i]]
     if rt.trace != NULL:
         record(rt, l, b.ids, nt)
     while t < nt:  # one round, unless the experts of all tokens do not fit in memory at once
@@ -287,6 +342,10 @@ cdef int32_t ffn(runtime *rt, const ffn_layer *l, const ffn_layer *next, ffn_buf
         part = b[0]
         part.input.x += <size_t>t * b.input.ldx
         part.input.q += <size_t>t * (b.input.ldx / 32)
+        part.routed.x += <size_t>t * b.routed.ldx
+        part.routed.q += <size_t>t * (b.routed.ldx / 32)
+        part.y += <size_t>t * b.ldx
+        part.y_shared += <size_t>t * b.ldx
         part.gate += 8 * t
         part.ids += t * l.top_k
         part.weights += t * l.top_k

@@ -123,16 +123,17 @@ class HFConfig(_Config):
     def __init__(self, data: dict):
         super().__init__(data, "config.json")
 
-    def activation(self) -> str:
-        v = self.get("hidden_act", "silu")
+    def activation(self, key: str = "hidden_act", default: str = "silu") -> str:
+        v = self.get(key, default)
         if not isinstance(v, str) or v not in ACTIVATIONS:
-            self.fail("hidden_act", v, f"one of {', '.join(ACTIVATIONS)}")
+            self.fail(key, v, f"one of {', '.join(ACTIVATIONS)}")
         return ACTIVATIONS[v]
 
     def finish(self, harmless: str = "") -> None:
         """Refuse every key that was not read, is not null and is not known to be harmless."""
         for key, value in ONLY.items():
-            self.only(key, value, HINTS.get(key, ""))
+            if key not in self.read:
+                self.only(key, value, HINTS.get(key, ""))
         refuse_unknown(self.where, self.data, self.read | HARMLESS | set(harmless.split()))
 
 
@@ -194,6 +195,21 @@ def attention(n: int, kv: int, hd: int, qk_norm=None, window: int = 0) -> dict:
     """The `attn` entry of a layer; scores are scaled by head_dim ** -0.5."""
     return {"kind": "full", "heads": n, "kv_heads": kv, "head_dim": hd, "scale": 1.0 / math.sqrt(hd), "rope": 0,
             "window": window, "qk_norm": qk_norm}
+
+
+def text_part(cfg: HFConfig) -> HFConfig:
+    """The configuration of the language model inside a multimodal one; a plain configuration as it is. Images, sound and their towers
+    are left out: with text alone they change nothing."""
+    inner = cfg.data.get("text_config")
+    if inner is None:
+        return cfg
+    if not isinstance(inner, dict):
+        cfg.fail("text_config", inner, "an object")
+    tied = cfg.data.get("tie_word_embeddings")
+    if tied is not None and inner.get("tie_word_embeddings") not in (None, tied):
+        raise ConvertError(f"{cfg.where}: tie_word_embeddings is {tied} outside and {inner['tie_word_embeddings']} inside text_config; "
+                           "they should agree")
+    return HFConfig(inner if tied is None else inner | {"tie_word_embeddings": tied})
 
 
 def moe(experts: int, top_k: int, intermediate: int, activation: str, renormalise: bool, shared=None) -> dict:

@@ -9,7 +9,7 @@ With theta the base and d the rotated channels, f_i = theta ** (-2 i / d).
 linear: f / factor. llama3 (Llama 3.1 model card): wavelengths 2 pi / f beyond L / low_freq_factor are divided by
 factor, those below L / high_freq_factor kept, blended between. yarn (Peng et al. 2023, arXiv 2309.00071): f and f /
 factor are blended by a ramp over i between the channels that turn beta_fast and beta_slow times over L; cos and sin
-times 0.1 ln(factor) + 1.
+times 0.1 ln(factor) + 1. proportional (Gemma 4, transformers): f_i of the first channels of each half, 0 for the rest.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from ..convert.source import ConvertError
 from .common import GGUFConfig, HFConfig, _Config, refuse_unknown
 
 KEYS = {"default": "", "linear": "factor", "llama3": "factor low_freq_factor high_freq_factor",
-        "yarn": "factor attention_factor beta_fast beta_slow mscale mscale_all_dim truncate"}
+        "proportional": "factor", "yarn": "factor attention_factor beta_fast beta_slow mscale mscale_all_dim truncate"}
+
+STILL = 1e20     # divisors in rope_freqs.weight from here on mean a channel that is not rotated
 
 
 def plain(theta: float, dim: int) -> np.ndarray:
@@ -52,6 +54,13 @@ def yarn(f: np.ndarray, theta: float, factor: float, length: float, fast: float,
     return f * (1 - ramp) + f / factor * ramp
 
 
+def proportional(theta: float, dim: int, share: float, factor: float) -> np.ndarray:
+    """The first share of the channels turns as in a plain RoPE of the whole head, the others stand still."""
+    f = plain(theta, dim) / factor
+    f[int(share * dim // 2):] = 0
+    return f
+
+
 def mscale(factor: float, m: float = 1.0) -> float:
     """The attention temperature of yarn as a factor on cos and sin."""
     return 1.0 if factor <= 1 else 0.1 * m * math.log(factor) + 1.0
@@ -68,6 +77,9 @@ def from_hf(cfg: HFConfig, dim: int, context: int, theta: float = 10000.0) -> tu
     if kind not in KEYS:
         p.fail("rope_type", kind, f"one of {', '.join(KEYS)}")
     theta = p.number("rope_theta", theta, low=1.0)
+    if kind == "proportional":
+        refuse_unknown(p.where, params, p.read | {"partial_rotary_factor", "factor"})
+        return proportional(theta, dim, p.number("partial_rotary_factor", 1.0, high=1.0), p.number("factor", 1.0, low=1e-3)), 1.0
     p.only("partial_rotary_factor", 1.0)
     length = p.number("original_max_position_embeddings", float(context))
     length = cfg.number("original_max_position_embeddings", length)
@@ -88,7 +100,7 @@ def from_hf(cfg: HFConfig, dim: int, context: int, theta: float = 10000.0) -> tu
     return f, p.number("attention_factor", scale)
 
 
-def from_gguf(cfg: GGUFConfig, dim: int, context: int) -> tuple[np.ndarray, float]:
+def from_gguf(cfg: GGUFConfig, dim: int, context: int, truncate: bool = True) -> tuple[np.ndarray, float]:
     """(inverse frequencies float64[dim/2], attention factor) of GGUF metadata and rope_freqs.weight, if it is there."""
     theta = cfg.number("rope.freq_base", 10000.0, low=1.0)
     kind = cfg.get("rope.scaling.type", "linear")
@@ -104,13 +116,14 @@ def from_gguf(cfg: GGUFConfig, dim: int, context: int) -> tuple[np.ndarray, floa
     if table is not None:
         if table.shape != (dim // 2,):
             raise ConvertError(f"rope_freqs.weight has shape {list(table.shape)}, wanted [{dim // 2}]")
-        f = f / table.all().floats()[0].astype(np.float64)
-        if not (np.isfinite(f).all() and (f > 0).all()):
+        divisor = table.all().floats()[0].astype(np.float64)
+        if not (np.isfinite(divisor).all() and (divisor > 0).all()):
             raise ConvertError("rope_freqs.weight holds zeros, negative numbers or NaN; download the file again")
+        f = np.where(divisor < STILL, f / divisor, 0)
     if kind == "none" or (kind == "linear" and factor == 1.0):
         return f, attn
     if kind == "linear":
         return f / factor, attn
     if kind == "yarn":
-        return yarn(f, theta, factor, length, fast, slow, True), attn * mscale(factor)
+        return yarn(f, theta, factor, length, fast, slow, truncate), attn * mscale(factor)
     cfg.fail("rope.scaling.type", kind, "none, linear or yarn")

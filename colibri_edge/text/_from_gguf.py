@@ -40,9 +40,9 @@ def gguf_tables(fields: Mapping[str, object]) -> B.Tables:
     types = [int(x) for x in fields.get(_K + "token_type") or []] or [NORMAL] * len(tokens)
     if len(types) != len(tokens):
         raise ValueError(f"{_K}token_type has {len(types)} entries for {len(tokens)} tokens")
-    build = {"gpt2": _gpt2, "llama": _llama, "t5": _unigram}.get(model)
+    build = {"gpt2": _gpt2, "llama": _llama, "t5": _unigram, "gemma4": _gemma4}.get(model)
     if build is None:
-        raise Unsupported(f"{_K}model = {model!r}: known are gpt2, llama, t5")
+        raise Unsupported(f"{_K}model = {model!r}: known are gpt2, llama, t5, gemma4")
     t, pre, suf = build(fields, tokens, types)
     bos, eos = _id(fields, "bos_token_id", len(tokens)), _id(fields, "eos_token_id", len(tokens))
     if pre and bos is None and fields.get(_K + "add_bos_token"):
@@ -73,6 +73,16 @@ def _added(tokens: list[str], types: list[int]) -> list[B.AddedToken]:
             if types[i] in (CONTROL, USER) and s]
 
 
+def _merges(fields: Mapping) -> list[tuple[str, str]]:
+    merges = []
+    for m in _texts(fields.get(_K + "merges") or []):
+        a, sep, b = m.partition(" ")
+        if not sep or not b:
+            raise ValueError(f"{_K}merges: {m!r}: wanted two tokens separated by one space")
+        merges.append((a, b))
+    return merges
+
+
 def _gpt2(fields: Mapping, tokens: list[str], types: list[int]):
     name = str(fields.get(_K + "pre") or "default")
     if name not in KINDS:
@@ -86,12 +96,7 @@ def _gpt2(fields: Mapping, tokens: list[str], types: list[int]):
             flags[i] |= B.MODEL
         elif flags[i] & B.MODEL and not all(c in _ALPHABET for c in s):
             flags[i] &= ~B.MODEL
-    merges = []
-    for m in _texts(fields.get(_K + "merges") or []):
-        a, sep, b = m.partition(" ")
-        if not sep or not b:
-            raise ValueError(f"{_K}merges: {m!r}: wanted two tokens separated by one space")
-        merges.append((a, b))
+    merges = _merges(fields)
     never = {i for i, x in enumerate(types) if x in (CONTROL, UNKNOWN)}
     triples, ranks = merge_arrays(vocab, merges, never)
     ops = [{"op": "prefix_space"}] if _flag(fields, "add_space_prefix", False) else []
@@ -153,6 +158,24 @@ def _llama(fields: Mapping, tokens: list[str], types: list[int]):
                  _byte_ids(tokens, types), np.array(triples, np.uint32).reshape(-1, 3), np.array(ranks, np.uint32),
                  added=_added(tokens, types))
     return t, _flag(fields, "add_bos_token", True), _flag(fields, "add_eos_token", False)
+
+
+def _gemma4(fields: Mapping, tokens: list[str], types: list[int]):
+    """Merges over characters, spaces as ▁, nothing in front, bytes for the rest. The model is of no use without its start token, and
+    some files deny it, so that one is always put in front of a raw prompt."""
+    flags = _token_flags(types)
+    for i, x in enumerate(types):
+        if x == USER:
+            flags[i] |= B.MODEL
+    never = {i for i, x in enumerate(types) if x in (CONTROL, UNKNOWN)}
+    triples, ranks = merge_arrays({s: i for i, s in enumerate(tokens)}, _merges(fields), never)
+    unk = _id(fields, "unknown_token_id", len(tokens))
+    if unk is None and UNKNOWN in types:
+        unk = types.index(UNKNOWN)
+    config = {"normalizer": [{"op": "replace", "pattern": " ", "regex": False, "to": "▁"}], "pretok": [], "decoder": _pieces_rule(False)}
+    t = B.Tables(B.KIND_BPE_CHAR, [s.encode() for s in tokens], flags, config, B.FUSE_UNK | B.BYTE_FALLBACK, unk,
+                 _byte_ids(tokens, types), triples, ranks, added=_added(tokens, types))
+    return t, True, _flag(fields, "add_eos_token", False)
 
 
 def _unigram(fields: Mapping, tokens: list[str], types: list[int]):

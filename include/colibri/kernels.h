@@ -68,6 +68,8 @@ typedef struct {
     void (*rmsnorm)(const float *x, const float *w, float *y, int32_t n, float eps);
     /* gu [ngroups][16]: eight gates, eight ups -> h [ngroups][8] = act(gate) * up */
     void (*glu)(int32_t act, const float *gu, float *h, int32_t ngroups);
+    /* the same with g = min(gate, limit) and u = up held in -limit .. limit: h = (u + 1) * (g / (1 + exp(-alpha * g))) (gpt-oss) */
+    void (*glu_clamped)(const float *gu, float *h, int32_t ngroups, float alpha, float limit);
     /* h[n] = act(x[n]); n a multiple of 8 */
     void (*act)(int32_t act, const float *x, float *h, int32_t n);
     /* y[n] += x[n] and y[n] = fma(s, x[n], y[n]); n a multiple of 8 */

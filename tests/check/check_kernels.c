@@ -109,6 +109,8 @@ static void check_elementwise(int32_t mode) {
             ref->act(act, x, a, m); k->act(act, x, b, m);
             same(a, b, sizeof(float) * (size_t)m, "act", m, act, mode);
         }
+        ref->glu_clamped(x, a, m / 8, 1.702f, 7.0f); k->glu_clamped(x, b, m / 8, 1.702f, 7.0f);
+        same(a, b, sizeof(float) * (size_t)m, "glu_clamped", m, mode, 0);
         memcpy(a, w, sizeof(float) * (size_t)m); memcpy(b, w, sizeof(float) * (size_t)m);
         ref->add(a, x, m); k->add(b, x, m);
         ref->axpy(a, 0.37f, x + m, m); k->axpy(b, 0.37f, x + m, m);

@@ -1,4 +1,5 @@
-"""The program that made golden.json, and that checks it: hashes of the logits of small models, one for each weight format.
+"""The program that made golden.json, and that checks it: hashes of the logits of small models, one for each weight format and one for
+each family whose layers do more than those of the first.
 
     python make_golden.py            print the hashes as JSON
     python make_golden.py --check    compare with golden.json; exit 1 on a difference (runs without pytest, under an emulator too)
@@ -34,6 +35,34 @@ def golden_topology() -> dict:
     return t
 
 
+def family_topologies() -> dict[str, dict]:
+    """A small topology of each of these families, again with odd sizes."""
+    def t(qk_norm, **kw):
+        return topology("golden", hidden=72, layers=3, heads=4, kv_heads=2, head_dim=18, vocab=301, experts=12, top_k=3, intermediate=44,
+                        qk_norm=qk_norm, **kw)
+
+    gpt, gemma = t(None), t("head", shared=100, shared_gate=False, tied=True)
+    for n, layer in enumerate(gpt["layers"]):
+        layer["attn"] |= {"sinks": True, "window": 13 * (n % 2 == 0)}
+        layer["ffn"] |= {"activation": "swiglu_clamped", "alpha": 1.702, "limit": 0.75, "router_bias": True}
+    gemma |= {"embed_scale": 72 ** 0.5, "logit_softcap": 3.0}
+    gemma["ropes"].append({"tensor": "rope.1", "dim": 20, "attention_factor": 1.0})
+    for n, layer in enumerate(gemma["layers"]):
+        layer["attn"] |= {"window": 13, "v_norm": True, "post_norm": True, "scale": 1.0, "softcap": 20.0}
+        if n == 1:
+            layer["attn"] |= {"kv_heads": 1, "head_dim": 20, "rope": 1, "window": 0, "k_eq_v": True}
+        layer["ffn"] |= {"activation": "gelu_tanh", "branches": True, "expert_scale": True, "post_norm": True}
+        layer["scale"] = True
+    return {"gpt_oss": gpt, "gemma4": gemma}
+
+
+def write_family(folder, name: str) -> Path:
+    """The golden model of one family, in q4_0 with biases where its graph takes them."""
+    path = Path(folder) / f"golden-{name}.colibri"
+    write_random(path, family_topologies()[name], "q4_0", seed=12, spread=0.12, biases=name == "gpt_oss")
+    return path
+
+
 def write_model(folder, fmt: str) -> Path:
     """The golden model of one format."""
     path = Path(folder) / f"golden-{fmt}.colibri"
@@ -62,6 +91,10 @@ def hashes(formats=None) -> dict[str, str]:
             path = write_model(folder, fmt)
             for kv in ("f32", "f16"):
                 out[f"{fmt}/{kv}"] = logits_hash(path, kv=kv)
+        for name in () if formats else family_topologies():
+            path = write_family(folder, name)
+            for kv in ("f32", "f16"):
+                out[f"{name}/{kv}"] = logits_hash(path, kv=kv)
     return out
 
 

@@ -18,6 +18,7 @@ CL_INLINE v8 v8_mul(v8 x, v8 y) { return _mm256_mul_ps(x, y); }
 CL_INLINE v8 v8_div(v8 x, v8 y) { return _mm256_div_ps(x, y); }
 CL_INLINE v8 v8_fma(v8 x, v8 y, v8 z) { return _mm256_fmadd_ps(x, y, z); }
 CL_INLINE v8 v8_max(v8 x, v8 y) { return _mm256_max_ps(x, y); }
+CL_INLINE v8 v8_min(v8 x, v8 y) { return _mm256_min_ps(x, y); }
 CL_INLINE v8 v8_abs(v8 x) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), x); }
 CL_INLINE v8 v8_exp(v8 x) {
     v8 n = v8_sub(v8_fma(x, v8_set1(CL_EXP_LOG2E), v8_set1(CL_EXP_MAGIC)), v8_set1(CL_EXP_MAGIC));

@@ -26,6 +26,9 @@ CL_INLINE v8 v8_fma(v8 x, v8 y, v8 z) { return v8_mk(vfmaq_f32(z.l, x.l, y.l), v
 CL_INLINE v8 v8_max(v8 x, v8 y) {
     return v8_mk(vbslq_f32(vcgtq_f32(x.l, y.l), x.l, y.l), vbslq_f32(vcgtq_f32(x.h, y.h), x.h, y.h));
 }
+CL_INLINE v8 v8_min(v8 x, v8 y) {
+    return v8_mk(vbslq_f32(vcltq_f32(x.l, y.l), x.l, y.l), vbslq_f32(vcltq_f32(x.h, y.h), x.h, y.h));
+}
 CL_INLINE v8 v8_abs(v8 x) { return v8_mk(vabsq_f32(x.l), vabsq_f32(x.h)); }
 CL_INLINE float32x4_t v8_scale2(float32x4_t p, int32x4_t i) {
     int32x4_t h = vshrq_n_s32(i, 1), bias = vdupq_n_s32(127);

@@ -18,6 +18,7 @@ CL_INLINE v8 v8_mul(v8 x, v8 y) { v8 r; V8_MAP(x.a[i_] * y.a[i_]); return r; }
 CL_INLINE v8 v8_div(v8 x, v8 y) { v8 r; V8_MAP(x.a[i_] / y.a[i_]); return r; }
 CL_INLINE v8 v8_fma(v8 x, v8 y, v8 z) { v8 r; V8_MAP(cl_fma(x.a[i_], y.a[i_], z.a[i_])); return r; }
 CL_INLINE v8 v8_max(v8 x, v8 y) { v8 r; V8_MAP(x.a[i_] > y.a[i_] ? x.a[i_] : y.a[i_]); return r; }
+CL_INLINE v8 v8_min(v8 x, v8 y) { v8 r; V8_MAP(x.a[i_] < y.a[i_] ? x.a[i_] : y.a[i_]); return r; }
 CL_INLINE v8 v8_abs(v8 x) { v8 r; V8_MAP(cl_bits_f32(cl_f32_bits(x.a[i_]) & 0x7FFFFFFFu)); return r; }
 CL_INLINE v8 v8_exp(v8 x) { v8 r; V8_MAP(cl_expf(x.a[i_])); return r; }
 /* ((0+4)+(2+6)) + ((1+5)+(3+7)) */
