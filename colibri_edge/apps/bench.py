@@ -7,8 +7,6 @@ probe, counted in multiply-adds. Refuses: sampling, text, single measurements wi
 from __future__ import annotations
 
 import json
-import platform
-import statistics
 import time
 
 from colibri_edge.apps.common import MAX_THREADS, MODEL_HELP, OK, USAGE, Fail, size, table, whole
@@ -119,6 +117,8 @@ def _experts(model, n: int, at_once: int) -> list[float]:
 
 
 def _row(test: str, rates: list[float], n: int, model, isa: str) -> dict:
+    import statistics  # slow to load, and the command line imports this module
+
     return {"test": test, "tok_s": statistics.median(rates), "tok_s_min": min(rates), "tok_s_max": max(rates), "n": n,
             "threads": model.session.threads, "isa": isa, "weights": model.program.weights}
 
@@ -168,6 +168,8 @@ def _ceilings(rows: list[dict], work: dict, probe: dict) -> None:
 
 def main(args) -> int:
     prompts, decodes, depths = _numbers(args.prompt, "-p"), _numbers(args.tokens, "-n"), _numbers(args.depth, "-d")
+    import platform
+
     import colibri_edge
     from colibri_edge import _native
     from colibri_edge.model import Model

@@ -37,12 +37,12 @@ class Parser(argparse.ArgumentParser):
         raise Fail(f"{message}; see `{self.prog} --help`", USAGE)
 
 
-def parser() -> Parser:
-    """The whole command line."""
+def parser(only: str | None = None) -> Parser:
+    """The whole command line; with `only` just that command's part of it, which loads no other command's module."""
     top = Parser(prog="colibri-edge", description=DESCRIPTION, epilog=EPILOG)
     top.add_argument("--version", action="version", version=f"colibri-edge {__version__}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", dest="command", required=True)
-    for name in COMMANDS:
+    for name in COMMANDS if only is None else (only,):
         module = import_module(f"colibri_edge.apps.{name}")
         sub = commands.add_parser(name, help=module.HELP, description=module.HELP[0].upper() + module.HELP[1:],
                                   epilog=module.EXAMPLES)
@@ -59,7 +59,8 @@ def main(argv: list[str] | None = None) -> int:
         if hasattr(getattr(sys, name), "reconfigure"):
             getattr(sys, name).reconfigure(encoding="utf-8", errors="backslashreplace")
     try:
-        args = parser().parse_args(argv)
+        argv = sys.argv[1:] if argv is None else argv
+        args = parser(argv[0] if argv and argv[0] in COMMANDS else None).parse_args(argv)
         code = args.main(args)
         sys.stdout.flush()
         return code

@@ -8,7 +8,6 @@ Refuses: names that are neither. "demo" is the model that ships in the package.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import sys
@@ -86,6 +85,8 @@ def resolve(model: str | os.PathLike, quant: str | None = None, progress=None) -
         return src
     want = stamp(src, quant)
     beside = src.resolve().parent
+    import hashlib  # for folders that are not writable: not at each start
+
     key = hashlib.sha256(str(src.resolve()).encode()).hexdigest()[:12]
     places = [beside / _target(src, quant), cache_folder() / key / _target(src, quant)]
     for path in places:
