@@ -35,7 +35,7 @@ def tokens(n: int, vocab: int) -> list[int]:
     return [(i * 7919) % vocab for i in range(n)]
 
 
-def measure(session: Session, prompt: int, n: int) -> dict:
+def measure(session: Session, prompt: int, n: int, record: int) -> dict:
     """Prefill of `prompt` tokens, greedy decode of n, then the last token again: seconds and the store's figures of the decode."""
     p, store = session.program, session.program.store
     start = time.perf_counter()
@@ -55,16 +55,11 @@ def measure(session: Session, prompt: int, n: int) -> dict:
         again.append(time.perf_counter() - start)
     uses = sum(after[k] - before[k] for k in ("expert_hits", "expert_misses"))
     return {"prefill_s": prefill, "decode_tok_s": n / seconds, "compute_s": statistics.median(again[2:]),
-            "missed_bytes": (after["expert_misses"] - before["expert_misses"]) * record_of(p) / n,
+            "missed_bytes": (after["expert_misses"] - before["expert_misses"]) * record / n,
             "read_bytes": (after["bytes_read"] - before["bytes_read"]) / n, "wait_s": (after["wait_s"] - before["wait_s"]) / n,
             "hit_rate": 1 - (after["expert_misses"] - before["expert_misses"]) / max(1, uses), "direct": after["direct"],
             "guesses": after["guesses"] - before["guesses"], "guesses_used": after["guesses_used"] - before["guesses_used"],
             "stages": {k: round((ended[k] - stages[k]) / n, 6) for k in ended}}
-
-
-def record_of(program: Program) -> int:
-    """Bytes of one record (the largest)."""
-    return max((t.stride for t in budget.routed(program.file)), default=0)
 
 
 def main() -> None:
@@ -87,7 +82,7 @@ def main() -> None:
     else:
         session = Model.load(a.model, ram=a.ram, ctx=a.ctx, threads=a.threads, policy=a.policy, prefetch=a.prefetch, learn=False).session
     load = time.perf_counter() - start
-    r = measure(session, a.prompt, a.tokens)
+    r = measure(session, a.prompt, a.tokens, max(t.stride for t in budget.routed(file)))
     rates = [rate, disk(file)]
     bound = 1 / (r["compute_s"] + r["missed_bytes"] / max(rates))
     r |= {"load_s": load, "weights": session.program.weights, "slots": session.program.store.n_slots, "disk_mb_s": [x / 1e6 for x in rates],

@@ -25,7 +25,7 @@ from colibri_edge.apps import cli
 ROOT = Path(__file__).parent.parent
 PROMPT = "turn on the lamp"
 KEYS = {"text", "tokens", "prompt_tokens", "completion_tokens", "finish_reason", "load_s", "ttft_s", "prefill_tok_s",
-        "decode_tok_s", "peak_rss_bytes", "expert_hits", "expert_misses", "bytes_read", "threads", "isa"}
+        "decode_tok_s", "peak_rss_bytes", "expert_hits", "expert_misses", "bytes_read", "wait_s", "threads", "isa"}
 COMMAND = [sys.executable, "-m", "colibri_edge"]
 
 

@@ -296,7 +296,8 @@ def experts_line(s: dict) -> str:
 
 
 def facts(model, answer, load_s: float, interrupted: bool) -> dict:
-    """The object of --json. expert_hits and expert_misses count uses of routed experts per pass: found in memory, or read."""
+    """The object of --json. expert_hits and expert_misses count uses of routed experts per pass: found in memory, or read.
+    wait_s: seconds that threads waited for reads, summed over threads."""
     from colibri_edge import isa, limits
 
     stats = model.stats()
@@ -308,5 +309,6 @@ def facts(model, answer, load_s: float, interrupted: bool) -> dict:
         "prefill_tok_s": round(answer.prefill_tok_s, 3), "decode_tok_s": round(answer.decode_tok_s, 3),
         "peak_rss_bytes": limits.peak_rss_bytes(),
         "expert_hits": stats["expert_hits"], "expert_misses": stats["expert_misses"], "bytes_read": stats["bytes_read"],
+        "wait_s": round(stats["wait_s"], 6),
         "threads": model.session.threads, "isa": isa(),
     }
