@@ -7,9 +7,8 @@ they come to on the disk and on the clock.
     python benchmarks/cache_policies.py --zipf 1.0 --layers 12 --experts 128 --top-k 8      made: Zipf popularity per layer
     python benchmarks/cache_policies.py MODEL.colibri --zipf 1.0 --run           made, replayed by the reader of that model's file
 
-Budgets are shares of all experts. The policies are those of core/store, simulated (the store itself is exact for any of them), and "next",
-which estimates when an expert will be asked for again. MB/token: bytes that the default policy misses. tok/s with --run: the model decoding
-with that many slots; for made routing, the reads of a token alone.
+Budgets are shares of all experts. The policies are those of core/store, simulated (the store itself is exact for any of them). MB/token:
+bytes that the default policy misses. tok/s with --run: the model decoding with that many slots; for made routing, the reads of a token alone.
 """
 import argparse
 import time
@@ -18,8 +17,9 @@ import numpy as np
 
 SHARES = (0.1, 0.25, 0.5, 0.75, 1.0)
 GROWTH = 1.02   # per token, as core/store
-DEFAULT = "lfu"
-POLICIES = ("lfu", "lru", "next", "belady")
+DEFAULT = "next"
+RARE, NEWER = 256, 0.3      # as core/store
+POLICIES = ("next", "lfu", "lru", "belady")
 
 
 def zipf_trace(layers: int, experts: int, top_k: int, tokens: int, s: float, seed: int = 1):
@@ -101,12 +101,12 @@ class Simulation:
     def hits(self, slots: int, policy: str) -> float:
         """Share of uses found in memory."""
         held, last, count, gap = (np.zeros(self.size) for _ in range(4))
-        gap[:] = len(self.acquires)
+        gap[:] = RARE * self.layers
         future, used, hits, weight, free, i = np.zeros(self.size), np.zeros(self.size, np.int64), 0, 1.0, slots, 0
         for clock, keys in enumerate(self.acquires, 1):
             count[keys] += weight
             seen = used[keys] > 0
-            gap[keys] = np.where(seen, 0.7 * np.minimum(gap[keys], clock) + 0.3 * (clock - last[keys]), gap[keys])
+            gap[keys] = np.where(seen, (1 - NEWER) * np.minimum(gap[keys], clock) + NEWER * (clock - last[keys]), gap[keys])
             used[keys] += 1
             last[keys] = clock
             future[keys] = self.following[i:i + len(keys)]

@@ -94,16 +94,23 @@ def probe(int threads, long long n_bytes=1 << 30, int reps=5) -> dict:
     return {"read_gb_s": read / 1e9, "int8_gmac_s": int8 / 1e9}
 
 
-def probe_decode(int threads, formats, long long n_bytes=192 << 20, int reps=3) -> dict:
+cdef void _free(uint8_t *data, long long n_bytes, bint huge) noexcept:
+    if huge:
+        cl_huge_free(data, n_bytes)
+    else:
+        cl_aligned_free(data)
+
+
+def probe_decode(int threads, formats, bint huge=True, long long n_bytes=192 << 20, int reps=4) -> dict:
     """What one token's work costs here: for each (format id, columns) of `formats` the weight bytes a second of a matrix-vector
-    product over n_bytes in huge pages, and under "dispatch_s" the seconds of an empty pass through the pool. Raises MemoryError."""
+    product over n_bytes (huge: in huge pages, as streamed weights lie; else in plain ones, as mapped files do), and under "dispatch_s" the seconds of an empty pass through the pool. Raises MemoryError."""
     cdef cl_pool *pool = cl_pool_new(threads)
-    cdef uint8_t *data = cl_huge_alloc(n_bytes)
+    cdef uint8_t *data = cl_huge_alloc(n_bytes) if huge else <uint8_t *>cl_aligned_alloc(4096, n_bytes)
     cdef double rate
     cdef int32_t fmt, cols
     if pool == NULL or data == NULL:
         cl_pool_free(pool)
-        cl_huge_free(data, n_bytes)
+        _free(data, n_bytes, huge)
         raise MemoryError(f"no memory for a probe of {n_bytes} bytes; take a smaller one")
     with nogil:
         memset(data, 0x21, n_bytes)     # scales of 0.01, floats near zero
@@ -116,7 +123,7 @@ def probe_decode(int threads, formats, long long n_bytes=192 << 20, int reps=3) 
         cl_probe_dispatch(pool, 200)
         rate = cl_probe_dispatch(pool, 2000)
         cl_pool_free(pool)
-        cl_huge_free(data, n_bytes)
+    _free(data, n_bytes, huge)
     return out | {"dispatch_s": rate}
 
 

@@ -71,12 +71,12 @@ cdef class Program:
 
     weights: "map" reads the file's mapping in place (instant start, pages come as they are touched); "ram" copies the file
     into huge pages first (docs/performance.md says when that pays); "stream" keeps all but the routed experts in memory and
-    reads those through `slots` slots (core/store), by `policy` ("lfu" or "lru"); direct: past the page cache where possible.
+    reads those through `slots` slots (core/store), by `policy` ("next", "lfu" or "lru"); direct: past the page cache where possible.
     embed_rows: with "stream", leave the embedding in the file as well, and read the rows that tokens ask for; needs an output matrix
     of its own. Those rows have no checksum of their own: `verify` checks them.
     """
 
-    def __cinit__(self, file, str weights="map", int slots=0, str policy="lfu", bint direct=True, bint embed_rows=False):
+    def __cinit__(self, file, str weights="map", int slots=0, str policy="next", bint direct=True, bint embed_rows=False):
         topo = file.topology
         if weights not in ("map", "ram", "stream"):
             raise ValueError(f"weights is {weights!r}, wanted 'map', 'ram' or 'stream'")

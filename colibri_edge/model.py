@@ -13,12 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from colibri_edge import budget, limits, usage
-from colibri_edge.core.store import POLICIES
+from colibri_edge.core.store import DEFAULT_POLICY, POLICIES
 from colibri_edge.engine import Program, Session
 from colibri_edge.file import ColibriFile
 
 DEFAULT_CONTEXT = 4096
-DEFAULT_POLICY = "lfu"
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +136,9 @@ class Model:
         (default: 256, and 512 where experts are streamed and the buffers are worth it).
         weights: "map" (instant start), "ram" (copied into huge pages first) or "auto": mapped where all of it fits the ceiling, else
         the routed experts are streamed from disk. Without ram= the ceiling is the memory that is free, cgroup limits included.
-        policy: which expert leaves memory, "lfu" or "lru"; prefetch: read what the next layer will probably choose; learn: begin with
-        the counts of `MODEL.usage` where that file is there (see save_usage). These three change speed, never results.
+        policy: which expert leaves memory, "next", "lfu" or "lru" (core/store); prefetch: read what the next layer will probably
+        choose; learn: begin with the counts of `MODEL.usage` where that file is there (see save_usage). These three change speed,
+        never results.
         Raises FileError, FileNotFoundError or ValueError, each with what to do.
         """
         from colibri_edge.convert.cache import resolve

@@ -79,7 +79,7 @@ def test_rewind_gives_the_same_bits(model):
     assert np.array_equal(m.session.logits_view(), first)
 
 
-@pytest.mark.parametrize("policy", ["lfu", "lru"])
+@pytest.mark.parametrize("policy", ["next", "lfu", "lru"])
 @pytest.mark.parametrize("slots", [3, 5, 13, 24])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_streamed_experts_give_the_same_bits(model, slots, policy, threads):

@@ -16,6 +16,7 @@ import pytest
 
 from colibri_edge import budget, limits, usage
 from colibri_edge.apps import cli
+from colibri_edge.core.store import POLICIES
 from colibri_edge.engine import Program
 from colibri_edge.file import ColibriFile
 from colibri_edge.model import Model
@@ -53,7 +54,7 @@ def test_learned_counts_never_change_a_bit(path):
     assert {(n, e) for n, row in enumerate(learned.counts) for e, uses in enumerate(row) if uses} == asked
     for file in (learned.counts, [[0] * 11 + [9]] * 2, [[1 << 53] * 12] * 2, [[0] * 12] * 2):
         usage.write(usage.beside(path), usage.Usage(file, 7))
-        for policy in ("lfu", "lru"):
+        for policy in POLICIES:
             for prefetch in (False, True):
                 m = tight(path, policy=policy, prefetch=prefetch)
                 assert m.program.weights == "stream"

@@ -114,7 +114,7 @@ def hit_rate(file, slots: int) -> tuple[float, str]:
     return min(1.0, slots / total) if total else 1.0, "even choice"
 
 
-def probe(file, w: Work, threads: int, args) -> Rates:
+def probe(file, w: Work, threads: int, args, huge: bool) -> Rates:
     """Measures this machine, or takes what the user says of another one."""
     from colibri_edge import _native
 
@@ -122,7 +122,7 @@ def probe(file, w: Work, threads: int, args) -> Rates:
     if args.memory_rate:
         products, dispatch = dict.fromkeys(w.products, float(args.memory_rate)), 0.0
     else:
-        found = _native.probe_decode(threads, [(ids[f], cols) for f, cols in w.products])
+        found = _native.probe_decode(threads, [(ids[f], cols) for f, cols in w.products], huge)
         dispatch = found.pop("dispatch_s")
         products = {(f, cols): found[ids[f], cols] for f, cols in w.products}
     disk = float(args.disk_rate) if args.disk_rate else None
@@ -181,7 +181,7 @@ def make(args) -> dict:
     except budget.DoesNotFit as e:
         return out | {"fits": False, "need": e.rows, "refusal": str(e), "advice": e.advice}
     w = work(file)
-    rates = probe(file, w, threads, args)
+    rates = probe(file, w, threads, args, placed.weights == "stream")
     kv_bytes = placed.need["KV cache"]
     slots = w.experts if placed.weights == "map" else placed.slots
     share, source = hit_rate(file, slots)

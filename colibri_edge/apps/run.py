@@ -96,8 +96,9 @@ def _machine_arguments(g) -> None:
     g.add_argument("--ram", type=size, metavar="SIZE",
                    help="ceiling on memory, such as 2GiB or 512M: experts that do not fit are read from disk when needed; a "
                         "model of which too little fits is refused")
-    g.add_argument("--policy", choices=("lfu", "lru"), default="lfu",
-                   help="which streamed expert leaves memory: the one used least often (lfu, default) or longest ago (lru)")
+    g.add_argument("--policy", choices=("next", "lfu", "lru"), default="next",
+                   help="which streamed expert leaves memory: the one that will be needed latest by its past (next, default), the one "
+                        "used least often (lfu) or longest ago (lru)")
     g.add_argument("--prefetch", action="store_true", help="read experts that the next layer will probably choose; speed only")
     g.add_argument("--no-usage", action="store_true",
                    help="do not read or write MODEL.usage, which keeps how often streamed experts were used")

@@ -38,7 +38,7 @@ cdef extern from "colibri/reader.h" nogil:
     void cl_reader_inject(cl_reader *r, int32_t fault, int32_t nth) noexcept
 
 cdef enum policy:
-    LRU, LFU
+    LRU, LFU, NEXT
 
 # One stack of routed experts: what the file says of it, and where its records are now.
 ctypedef struct stack_records:
@@ -46,6 +46,8 @@ ctypedef struct stack_records:
     int32_t *slot             # [count]: its slot, -1
     double *use               # [count]: how often it was asked for, older uses count less
     int64_t *asked            # [count]: how often, plainly
+    int64_t *last             # [count]: number of the acquire that asked for it last, 0
+    double *gap               # [count]: acquires between two that ask for it, newer ones count more
     uint8_t *verified         # [count]: its checksum was compared
     const uint32_t *crc       # [count]
     uint64_t offset           # of record 0 in the file
@@ -64,6 +66,7 @@ cdef class Store:
     cdef readonly int32_t n_stacks, n_slots
     cdef readonly bint streamed
     cdef readonly int64_t hits, misses, guesses, right, passes, slab_bytes
+    cdef int32_t lately, lately_right, held_back     # guesses of late, how many were right; calls of guess() that did nothing
     cdef size_t slot_bytes
     cdef slot_state *slots
     cdef uint8_t *slab
@@ -81,4 +84,5 @@ cdef class Store:
     cdef void guess(self, int32_t stack, const int32_t *experts, int32_t n) noexcept nogil
     cdef void _load(self, int32_t v, int32_t stack, int32_t expert) noexcept nogil
     cdef int32_t _check(self, stack_records *s, int32_t stack, int32_t expert) noexcept nogil
+    cdef double _worth(self, const slot_state *slot) noexcept nogil
     cdef void age(self, int32_t tokens) noexcept nogil

@@ -7,8 +7,9 @@ once and orders the experts, those present first; wait() is called before one is
 
 guess() brings in what will probably be asked for, behind every read that is needed; learn() begins with the counts of earlier runs.
 
-Policies (who leaves): LRU, the slot used longest ago; LFU, the expert asked for least often, where a use counts less and less
-with the tokens that pass (docs/decisions.md holds the measured comparison).
+Policies (who leaves): "next", the default, the expert that will be asked for latest if it is asked for as regularly as before; "lru", the
+slot used longest ago; "lfu", the expert asked for least often, where a use counts less and less with the tokens that pass
+(docs/decisions.md holds the measured comparison).
 Refuses: to evict what the running layer needs; partial or damaged records.
 """
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -17,7 +18,13 @@ from libc.string cimport memset
 
 from colibri_edge._native cimport cl_crc32c, cl_huge_alloc, cl_huge_free
 
-POLICIES = {"lru": LRU, "lfu": LFU}
+POLICIES = {"lru": LRU, "lfu": LFU, "next": NEXT}
+DEFAULT_POLICY = "next"
+cdef double NEWER = 0.3     # weight of the newest gap in the mean
+cdef enum:
+    RARE = 256              # passes between uses that are taken for granted until an expert was asked for twice
+    LOOK_BACK = 256         # guesses after which their worth is judged
+    LOOK_AGAIN = 32         # every so many calls a guess is made all the same
 
 
 cdef class Store:
@@ -27,7 +34,7 @@ cdef class Store:
     slots: for streamed records, how many fit the budget, at least the largest top_k.
     """
 
-    def __cinit__(self, path, list tensors, list views=None, int slots=0, str policy="lfu", bint direct=True):
+    def __cinit__(self, path, list tensors, list views=None, int slots=0, str policy=DEFAULT_POLICY, bint direct=True):
         cdef int32_t i, e, error = 0
         cdef const uint8_t[::1] v
         cdef uint32_t[::1] crc
@@ -54,8 +61,10 @@ cdef class Store:
             s.slot = <int32_t *>calloc(t.count, sizeof(int32_t))
             s.use = <double *>calloc(t.count, sizeof(double))
             s.asked = <int64_t *>calloc(t.count, sizeof(int64_t))
+            s.last = <int64_t *>calloc(t.count, sizeof(int64_t))
+            s.gap = <double *>calloc(t.count, sizeof(double))
             s.verified = <uint8_t *>calloc(t.count, 1)
-            if s.at == NULL or s.slot == NULL or s.use == NULL or s.asked == NULL or s.verified == NULL:
+            if s.at == NULL or s.slot == NULL or s.use == NULL or s.asked == NULL or s.last == NULL or s.gap == NULL or s.verified == NULL:
                 raise MemoryError("no memory for the table of experts")
             words = array.array("I", t.crc)
             self.keep.append(words)
@@ -63,6 +72,7 @@ cdef class Store:
             s.crc = &crc[0]
             for e in range(s.count):
                 s.slot[e] = -1
+                s.gap[e] = <double>RARE * self.n_stacks
             if not self.streamed:
                 self.keep.append(views[i])
                 v = views[i]
@@ -95,6 +105,8 @@ cdef class Store:
                 free(self.stacks[i].slot)
                 free(self.stacks[i].use)
                 free(self.stacks[i].asked)
+                free(self.stacks[i].last)
+                free(self.stacks[i].gap)
                 free(self.stacks[i].verified)
         free(self.stacks)
 
@@ -115,6 +127,9 @@ cdef class Store:
         for i in range(n):
             e = experts[i]
             s.use[e] += self.weight
+            if s.last[e]:
+                s.gap[e] = (1.0 - NEWER) * min(s.gap[e], <double>self.clock) + NEWER * (self.clock - s.last[e])
+            s.last[e] = self.clock
             s.asked[e] += 1
             if s.slot[e] >= 0:
                 slot = &self.slots[s.slot[e]]
@@ -122,6 +137,7 @@ cdef class Store:
                 if slot.guessed:
                     slot.guessed = False
                     self.right += 1
+                    self.lately_right += 1
                     cl_reader_hurry(self.reader, &slot.read)
                 order[present] = i
                 present += 1
@@ -138,9 +154,17 @@ cdef class Store:
 
     cdef void guess(self, int32_t stack, const int32_t *experts, int32_t n) noexcept nogil:
         """Begins to bring in experts[n] of a stack that will probably be asked for next, behind all reads that are needed now. What the
-        running layer uses stays; a guess that was wrong is the next to leave, for nobody asked for it."""
+        running layer uses stays; a guess that was wrong is the next to leave, for nobody asked for it. Where fewer than one of three
+        guesses of late was right it does nothing but try again now and then."""
         cdef stack_records *s = &self.stacks[stack]
         cdef int32_t i, e, v
+        if self.lately > LOOK_BACK and 3 * self.lately_right < self.lately:
+            self.held_back += 1
+            if self.held_back % LOOK_AGAIN:
+                return
+        if self.lately > 4 * LOOK_BACK:
+            self.lately /= 2
+            self.lately_right /= 2
         for i in range(n):
             e = experts[i]
             if s.slot[e] >= 0:
@@ -152,6 +176,7 @@ cdef class Store:
             self._load(v, stack, e)
             self.slots[v].guessed = True
             self.guesses += 1
+            self.lately += 1
             cl_reader_submit_later(self.reader, &self.slots[v].read)
 
     cdef void _load(self, int32_t v, int32_t stack, int32_t expert) noexcept nogil:
@@ -176,6 +201,17 @@ cdef class Store:
         s.slot[expert] = v
         s.at[expert] = slot.read.dst
 
+    cdef double _worth(self, const slot_state *slot) noexcept nogil:
+        """What a slot's expert is worth by the policy; the least leaves."""
+        cdef const stack_records *s = &self.stacks[slot.stack]
+        cdef double due
+        if self.kind == LRU:
+            return <double>slot.used
+        if self.kind == LFU:
+            return s.use[slot.expert]
+        due = s.last[slot.expert] + s.gap[slot.expert]
+        return -due if due >= self.clock else due - 2.0 * self.clock     # overdue: as late as it is overdue, seen from now
+
     cdef int32_t _victim(self) noexcept nogil:
         """The slot to give up: an empty one, else by policy; never one of the running acquire (-1 when there is no other)."""
         cdef int32_t i, best = -1
@@ -187,7 +223,7 @@ cdef class Store:
                 return i
             if slot.used == self.clock:
                 continue
-            value = <double>slot.used if self.kind == LRU else self.stacks[slot.stack].use[slot.expert]
+            value = self._worth(slot)
             if best < 0 or value < least:
                 best = i
                 least = value
@@ -267,6 +303,8 @@ cdef class Store:
             for e in range(self.stacks[i].count):
                 often = counts[i][e] / <double>passes
                 self.stacks[i].use[e] = self.weight * often / (self.growth - 1)   # what ageing leaves of so many uses a pass
+                if counts[i][e]:
+                    self.stacks[i].gap[e] = min(self.stacks[i].gap[e], self.n_stacks / often)
         if not fetch:
             return
         hot = sorted(((counts[i][e], i, e) for i in range(self.n_stacks) for e in range(self.stacks[i].count)), reverse=True)

@@ -88,7 +88,7 @@ double cl_probe_matvec(cl_pool *p, int32_t fmt, int32_t cols, const uint8_t *dat
     matvec_pass m = {data, NULL, 0, (cols + f->block_k - 1) / f->block_k, 0, 0, fmt};
     size_t x = (size_t)m.nblk * (size_t)f->block_k / 32 * CL_MAX(sizeof(cl_act8), 32 * sizeof(float));
     uint8_t *row = (uint8_t *)cl_aligned_alloc(64, x);
-    double best = 0.0;
+    int64_t spent = 0;
     if (!row) return 0.0;
     m.x = row;
     m.stride = (size_t)m.nblk * (size_t)f->block_bytes;
@@ -97,10 +97,10 @@ double cl_probe_matvec(cl_pool *p, int32_t fmt, int32_t cols, const uint8_t *dat
     for (int32_t i = 0; i < reps && m.groups; i++) {
         int64_t t = cl_now_ns();
         cl_pool_run(p, matvec_chunk, &m, (m.groups + m.step - 1) / m.step);
-        best = CL_MAX(best, (double)m.groups * (double)m.stride * 1e9 / (double)(cl_now_ns() - t));
+        spent += cl_now_ns() - t;
     }
     cl_aligned_free(row);
-    return best;
+    return spent ? (double)reps * (double)m.groups * (double)m.stride * 1e9 / (double)spent : 0.0;
 }
 
 static void empty_chunk(void *ctx, int32_t chunk, int32_t worker) {

@@ -10,7 +10,7 @@ CL_API double cl_probe_read(cl_pool *p, const uint8_t *data, size_t n, int32_t r
 /* Multiply-adds a second of a q4_0 product of one row group with four tokens, everything in the L1 cache, on all threads. */
 CL_API double cl_probe_int8(cl_pool *p, int32_t reps);
 /* Weight bytes a second of a matrix-vector product in that format: data holds n bytes as matrices of `cols` columns (any bytes that
-   are no NaN), far beyond the caches. All threads; the best of `reps`. 0 when memory is short. */
+   are no NaN), far beyond the caches. All threads; the mean of `reps`. 0 when memory is short. */
 CL_API double cl_probe_matvec(cl_pool *p, int32_t fmt, int32_t cols, const uint8_t *data, size_t n, int32_t reps);
 /* Seconds that one pass through the pool takes when there is nothing to do. */
 CL_API double cl_probe_dispatch(cl_pool *p, int32_t runs);
