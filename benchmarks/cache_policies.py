@@ -8,7 +8,7 @@ they come to on the disk and on the clock.
     python benchmarks/cache_policies.py MODEL.colibri --zipf 1.0 --run           made, replayed by the reader of that model's file
 
 Budgets are shares of all experts. The policies are those of core/store, simulated (the store itself is exact for any of them). MB/token:
-bytes that the default policy misses. tok/s with --run: the model decoding with that many slots; for made routing, the reads of a token alone.
+bytes that the default policy misses. tok/s with --run: the model decoding with that many slots; for made routing, its reads alone.
 """
 import argparse
 import time
