@@ -103,7 +103,8 @@ cdef void _free(uint8_t *data, long long n_bytes, bint huge) noexcept:
 
 def probe_decode(int threads, formats, bint huge=True, long long n_bytes=192 << 20, int reps=4) -> dict:
     """What one token's work costs here: for each (format id, columns) of `formats` the weight bytes a second of a matrix-vector
-    product over n_bytes (huge: in huge pages, as streamed weights lie; else in plain ones, as mapped files do), and under "dispatch_s" the seconds of an empty pass through the pool. Raises MemoryError."""
+    product over n_bytes (huge: in huge pages, as streamed weights lie; else in plain ones, as mapped files do), and under
+    "dispatch_s" the seconds of an empty pass through the pool. Raises MemoryError."""
     cdef cl_pool *pool = cl_pool_new(threads)
     cdef uint8_t *data = cl_huge_alloc(n_bytes) if huge else <uint8_t *>cl_aligned_alloc(4096, n_bytes)
     cdef double rate

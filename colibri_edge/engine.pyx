@@ -11,8 +11,8 @@ from libc.string cimport memcpy, memset
 
 from colibri_edge._native cimport (
     CL_ACT_GELU_TANH, CL_ACT_RELU, CL_ACT_SILU, CL_KV_F16, CL_KV_F32, cl_act8, cl_aligned_alloc, cl_aligned_free, cl_attn_scratch,
-    cl_dequant_row, cl_expf, cl_get_format, cl_get_kernels, cl_guard_add, cl_guard_lost, cl_guard_remove, cl_huge_alloc, cl_huge_free, cl_pool_free, cl_pool_new, cl_pool_run,
-    cl_pool_threads, cl_sincos,
+    cl_dequant_row, cl_expf, cl_get_format, cl_get_kernels, cl_guard_add, cl_guard_lost, cl_guard_remove, cl_huge_alloc,
+    cl_huge_free, cl_pool_free, cl_pool_new, cl_pool_run, cl_pool_threads, cl_sincos,
 )
 from colibri_edge.core.attention cimport QK_FULL, QK_HEAD, QK_NONE, attend
 from colibri_edge.core.dispatch cimport groups_bytes, groups_init

@@ -275,7 +275,7 @@ cdef int32_t run_experts(runtime *rt, const ffn_layer *l, const ffn_layer *next,
     """The up and down passes of nt tokens whose routing stands in b.ids and b.weights; next: the sparse layer to read ahead for, or
     NULL. 0 or -3."""
     cdef pass_t p
-    cdef int32_t i, total = 0
+    cdef int32_t total = 0
     memset(&p, 0, sizeof(p))
     p.rt = rt
     p.l = l
@@ -292,7 +292,7 @@ cdef int32_t run_experts(runtime *rt, const ffn_layer *l, const ffn_layer *next,
         if rt.acquire(rt.store, l.routed.slot, b.groups.expert, b.groups.n, b.groups.order):
             return -3
         p.pairs = nt * l.top_k
-        for i in range(b.groups.n):
+        for _ in range(b.groups.n):
             b.first[p.nunits] = total
             total += chunks_of(&l.routed)
             p.nunits += 1

@@ -308,8 +308,8 @@ cdef class Store:
         if not fetch:
             return
         hot = sorted(((counts[i][e], i, e) for i in range(self.n_stacks) for e in range(self.stacks[i].count)), reverse=True)
-        free = [v for v in range(self.n_slots) if self.slots[v].stack < 0]
-        for v, (n, i, e) in zip(free, hot):
+        empty = [v for v in range(self.n_slots) if self.slots[v].stack < 0]
+        for v, (n, i, e) in zip(empty, hot):
             if not n:
                 return
             if self.stacks[i].slot[e] < 0:
