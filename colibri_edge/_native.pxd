@@ -90,7 +90,7 @@ cdef extern from "colibri/kernels.h" nogil:
     ctypedef void (*cl_attention_fn)(const cl_attn_args *a) noexcept nogil
     ctypedef struct cl_kernels:
         const char *name
-        cl_mm_fn mm[13]
+        cl_mm_fn mm[18]
         cl_quantize_fn quantize
         cl_rmsnorm_fn rmsnorm
         cl_glu_fn glu

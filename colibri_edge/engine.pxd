@@ -60,6 +60,7 @@ cdef class Session:
     cdef readonly int64_t kv_bytes
     cdef kv_view *views
     cdef readonly int32_t pos, ctx, chunk, kv_type
+    cdef list moment_sums            # what rt.moments points into
     cdef float *x                    # [chunk][ldx]
     cdef size_t ldx
     cdef activations normed

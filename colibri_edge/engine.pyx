@@ -519,6 +519,7 @@ cdef class Session:
         free(self.views)
         free(self.row_reads)
         free(self.rt.trace)
+        free(self.rt.moments)
         free(self.ns)
 
     @property
@@ -958,6 +959,43 @@ cdef class Session:
             n = top_k[self.rt.trace[i]]
             out.append((self.rt.trace[i], tuple(self.rt.trace[i + 1 + j] for j in range(n))))
             i += 1 + n
+        return out
+
+    def start_moments(self) -> None:
+        """From now on sums up the squares of what meets each column of the routed experts' matrices (moments(), anew)."""
+        import numpy as np
+
+        cdef int32_t i
+        cdef float[::1] sums
+        cdef const ffn_layer *l
+        free(self.rt.moments)
+        self.rt.moments = NULL
+        cdef float **at = <float **>calloc(max(1, self.program.n_routed), sizeof(float *))
+        if at == NULL:
+            raise MemoryError("no memory for the sums of squares")
+        self.moment_sums = []
+        try:
+            for i in range(self.program.n_layers):
+                l = &self.program.layers[i].ffn
+                if l.moe:
+                    sums = np.zeros(l.router.cols + <int64_t>l.experts * l.routed.intermediate, np.float32)
+                    self.moment_sums.append(sums)
+                    at[l.routed.slot] = &sums[0]
+        except MemoryError:
+            free(at)
+            raise
+        self.rt.moments = at
+
+    def moments(self) -> list:
+        """Of each layer with routed experts, in rising order: (sums of squares of their input [hidden], of each expert's activated
+        row [experts, intermediate]), float32, since start_moments()."""
+        import numpy as np
+
+        out, kinds = [], [f for f in (layer["ffn"] for layer in self.program.topology["layers"]) if f["kind"] == "moe"]
+        for f, sums in zip(kinds, self.moment_sums or [], strict=False):
+            x = np.array(sums)
+            hidden = len(x) - f["experts"] * f["intermediate"]
+            out.append((x[:hidden], x[hidden:].reshape(f["experts"], f["intermediate"])))
         return out
 
     def timing(self) -> dict:

@@ -190,18 +190,22 @@ def test_an_unfinished_file_has_no_magic(tmp_path, monkeypatch):
 
 # -- formats and report ------------------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("quant", ["f32", "f16", "bf16", "q8_0", "q4_0", "q4_k", "q6_k"])
+@pytest.mark.parametrize("quant", ["f32", "f16", "bf16", "q8_0", "q4_0", "q4_k", "q6_k", "q4_a", "mxfp4", "q2"])
 def test_quant_reaches_every_matrix_but_router_and_norms(tmp_path, quant):
     config = tiny.moe_config(mlp_only_layers=[1], hidden_size=72, moe_intermediate_size=20)
     t = tiny.moe_tensors(config)
     report = convert(tiny.write_folder(tmp_path / "m", config, t), tmp_path / "m.colibri", quant)
     with ColibriFile(report.path) as f:
         f.verify()
-        head = {"q4_0": "q8_0", "q4_k": "q8_0"}.get(quant, quant)          # hidden 72 is no multiple of 256
+        head = "q8_0" if quant in ("q4_0", "q4_k", "q4_a", "mxfp4", "q2") else quant     # hidden 72 is no multiple of 256
+        other = "q8_0" if quant == "q2" else quant
+        experts = "q2_a" if quant == "q2" else quant
         assert f.tensor("embed").format == f.tensor("output").format == head
-        assert f.tensor("layers.0.router").format == "f32" and f.tensor("layers.0.attn.q").format == quant
-        assert {p.format for n in ("layers.0.experts", "layers.1.mlp") for p in f.tensor(n).parts} == {quant}
-        worst = {"f32": 0, "f16": 5e-4, "bf16": 3e-3, "q8_0": 9e-3, "q4_0": 0.12, "q4_k": 0.1, "q6_k": 0.03}[quant]
+        assert f.tensor("layers.0.router").format == "f32" and f.tensor("layers.0.attn.q").format == other
+        assert {p.format for p in f.tensor("layers.0.experts").parts} == {experts}
+        assert {p.format for p in f.tensor("layers.1.mlp").parts} == {other}
+        worst = {"f32": 0, "f16": 5e-4, "bf16": 3e-3, "q8_0": 9e-3, "q4_0": 0.12, "q4_k": 0.1, "q6_k": 0.03,
+                 "q4_a": 0.11, "mxfp4": 0.15, "q2": 0.42}[quant]
         for e in (0, 11):
             for part in ("gate", "up", "down"):
                 want = t[f"model.layers.0.mlp.experts.{e}.{part}_proj.weight"]
@@ -209,7 +213,9 @@ def test_quant_reaches_every_matrix_but_router_and_norms(tmp_path, quant):
                 assert got.shape == want.shape
                 assert np.linalg.norm(got - want) <= worst * np.linalg.norm(want)
         assert np.array_equal(tiny.weights(f, "layers.0.router"), t["model.layers.0.mlp.gate.weight"])
-    assert report.became["f32"][quant] >= 40 and str(quant) in str(report)
+    assert report.became["f32"][experts] >= 36 and experts in str(report)
+    assert report.classes["routed experts"][0] == 36 * 72 * 20 and set(report.classes) == {
+        "embedding", "output matrix", "attention", "router and gates", "routed experts", "dense FFN"}
 
 
 def test_head_quant_and_unknown_quant(tmp_path):

@@ -586,8 +586,8 @@ def write_gguf(folder, path, types="F32", *, split: bool = False, parts: int = 0
 # -- folders without torch ---------------------------------------------------------------------------------------------
 
 def write_safetensors(path, tensors: dict) -> None:
-    """{name: numpy array of float32, float16, uint16 (taken as bfloat16), float64 or int64} -> a .safetensors file."""
-    names = {"float32": "F32", "float16": "F16", "uint16": "BF16", "float64": "F64", "int64": "I64"}
+    """{name: numpy array of float32, float16, uint16 (taken as bfloat16), float64, int64, uint32 or uint8} -> a .safetensors file."""
+    names = {"float32": "F32", "float16": "F16", "uint16": "BF16", "float64": "F64", "int64": "I64", "uint32": "U32", "uint8": "U8"}
     head, blob = {}, b""
     for name, x in tensors.items():
         raw = np.ascontiguousarray(x).tobytes()

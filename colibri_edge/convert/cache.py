@@ -38,15 +38,19 @@ def cache_folder() -> Path:
 def source_files(src: Path) -> list[Path]:
     """The files a conversion depends on."""
     if src.is_dir():
-        return sorted(p for p in src.iterdir() if p.suffix in (".json", ".safetensors", ".jinja", ".model", ".txt")
-                      and p.is_file())
+        flash_moe = [*src.glob("model_weights.bin"), *src.glob("packed_experts*/*.bin")]
+        return sorted(flash_moe + [p for p in src.iterdir() if p.suffix in (".json", ".safetensors", ".jinja", ".model", ".txt")
+                                   and p.is_file()])
     return [p for p in parts_of(src) if p.exists()]
 
 
 def stamp(src: Path, quant: str | None) -> dict:
     """What must be the same for a conversion to be used again."""
+    def name(p: Path) -> str:
+        return p.name if p.parent == src or src.is_file() else f"{p.parent.name}/{p.name}"
+
     return {"converter": VERSION, "stamp": STAMP, "quant": quant,
-            "files": {p.name: [p.stat().st_size, p.stat().st_mtime_ns] for p in source_files(src)}}
+            "files": {name(p): [p.stat().st_size, p.stat().st_mtime_ns] for p in source_files(src)}}
 
 
 def _target(src: Path, quant: str | None) -> str:

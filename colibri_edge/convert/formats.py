@@ -1,9 +1,10 @@
-"""Weight formats in numpy: GGUF blocks to R8 and back without loss, R8 to float32, float32 rows to R8.
+"""Weight formats in numpy: source blocks to R8 and back without loss, R8 to float32, float32 rows to R8.
 
 Owns: the byte layouts of docs/format.md as numpy record types, and four primitives on packed bits (nibbles, single
-bits, bit pairs, six-bit scales). Between a GGUF block and an R8 block stand *planes*: the N, H and T words of
-docs/format.md for one row, not yet interleaved. So a new format is two record types, a pair of functions and a row in
-the tables below.
+bits, bit pairs, six-bit scales). A source block is GGUF's; the affine formats, which GGUF lacks, have one of our own
+that readers put together from the source's tensors. Between a source block and an R8 block stand *planes*: the N, H and
+T words of docs/format.md for one row, not yet interleaved. So a new format is two record types, a pair of functions and
+a row in the tables below.
 Refuses: formats without a row, row counts that are no multiple of eight, NaN and infinite weights.
 
 Shapes: R rows (a multiple of 8), G = R/8 row groups, nb blocks in a row, S sub-blocks of 32 columns in a block.
@@ -11,14 +12,18 @@ Shapes: R rows (a multiple of 8), G = R/8 row groups, nb blocks in a row, S sub-
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from ..topology import FORMATS
-from .quantise import QUANTISERS
+from . import quantise as quantisers
 
 FLOATS = {"f32": np.dtype("<u4"), "f16": np.dtype("<u2"), "bf16": np.dtype("<u2")}
 
-# The GGUF block of each format: field names are ours, u4 holds four consecutive code bytes.
+# The source block of each format: GGUF's, with field names of our own; u4 holds four consecutive code bytes. d of mxfp4 is
+# the byte e of a scale 2^(e - 127). Affine blocks: bfloat16 scale d and bias m, and p, codes of consecutive columns from
+# the lowest bits up, as MLX packs them.
 GGML = {
     "q8_0": np.dtype([("d", "<u2"), ("q", "<u4", 8)]),
     "q4_0": np.dtype([("d", "<u2"), ("n", "<u4", 4)]),
@@ -30,10 +35,20 @@ GGML = {
     "q6_k": np.dtype([("n", "u1", 128), ("t", "u1", 64), ("sc", "u1", 16), ("d", "<u2")]),
     "q3_k": np.dtype([("h", "u1", 32), ("t", "u1", 64), ("sc", "u1", 12), ("d", "<u2")]),
     "q2_k": np.dtype([("sm", "u1", 16), ("t", "u1", 64), ("d", "<u2"), ("dmin", "<u2")]),
+    "mxfp4": np.dtype([("d", "u1"), ("n", "<u4", 4)]),
+    "q4_a": np.dtype([("d", "<u2"), ("m", "<u2"), ("p", "u1", 32)]),
+    "q2_a": np.dtype([("d", "<u2"), ("m", "<u2"), ("p", "u1", 16)]),
+    "q4_a32": np.dtype([("d", "<u2"), ("m", "<u2"), ("p", "u1", 16)]),
+    "q2_a32": np.dtype([("d", "<u2"), ("m", "<u2"), ("p", "u1", 8)]),
 }
+# bits of a code
+AFFINE = {"q4_a": 4, "q2_a": 2, "q4_a32": 4, "q2_a32": 2}
+# mxfp4: value of each code (OCP Microscaling Formats 1.0, e2m1)
+E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6], np.float32)
 
 _N, _H, _T = ("n", "<u4", (4, 8)), ("h", "<u4", (8,)), ("t", "<u4", (2, 8))
 _D, _DM = ("d", "<u2", (8,)), ("dmin", "<u2", (8,))
+_M = ("m", "<u2", (8,))
 _LO, _HI = ("lo", "u1", (8, 8)), ("hi", "u1", (4, 8))
 
 # The R8 block of each format; the last axis of every field is the row in the group.
@@ -48,6 +63,11 @@ R8 = {
     "q6_k": np.dtype([_D, ("sc", "u1", (16, 8)), ("b", [_N, _T], (8,))]),
     "q3_k": np.dtype([_D, _LO, _HI, ("b", [_T, _H], (8,))]),
     "q2_k": np.dtype([_D, _DM, ("sm", "u1", (16, 8)), ("b", [_T], (8,))]),
+    "mxfp4": np.dtype([("d", "u1", (8,)), _N]),
+    "q4_a": np.dtype([_D, _M, ("b", [_N], (2,))]),
+    "q2_a": np.dtype([_D, _M, ("b", [_T], (2,))]),
+    "q4_a32": np.dtype([_D, _M, ("b", [_N], (1,))]),
+    "q2_a32": np.dtype([_D, _M, ("b", [_T], (1,))]),
 }
 
 
@@ -202,6 +222,43 @@ def _blocks_2k(p, b):
     b["d"], b["dmin"], b["sm"], b["t"] = p["d"], p["dmin"], p["sm"], _t_bytes(p["t"])
 
 
+def _n_plane(q: np.ndarray) -> np.ndarray:
+    """Low four bits of codes u1[..., 32] -> the N words u4[..., 4 c]."""
+    return np.ascontiguousarray((q[..., :16] & 15) | (q[..., 16:] & 15) << 4).view("<u4")
+
+
+def _t_plane(q: np.ndarray) -> np.ndarray:
+    """Low two bits of codes u1[..., 32] -> the T words u4[..., 2 i]."""
+    t = (q & 3).reshape(*q.shape[:-1], 2, 4, 4)
+    t = t[..., 0, :] | t[..., 1, :] << 2 | t[..., 2, :] << 4 | t[..., 3, :] << 6
+    return np.ascontiguousarray(t).view("<u4")[..., 0]
+
+
+def unpack_codes(p: np.ndarray, bits: int) -> np.ndarray:
+    """Bytes u1[..., n] of codes of 2 or 4 bits, the first column in the lowest bits -> u1[..., n * 8 / bits]."""
+    x = np.stack([p >> s & (1 << bits) - 1 for s in range(0, 8, bits)], axis=-1)
+    return x.reshape(*p.shape[:-1], -1)
+
+
+def pack_codes(q: np.ndarray, bits: int) -> np.ndarray:
+    """The inverse of unpack_codes."""
+    x = q.reshape(*q.shape[:-1], -1, 8 // bits)
+    out = x[..., 0].copy()
+    for i in range(1, 8 // bits):
+        out |= x[..., i] << bits * i
+    return out
+
+
+def _planes_affine(bits, b):
+    q = unpack_codes(b["p"], bits).reshape(*b.shape, -1, 32)
+    return {"d": b["d"], "m": b["m"], **({"n": _n_plane(q)} if bits == 4 else {"t": _t_plane(q)})}
+
+
+def _blocks_affine(p, b):
+    b["d"], b["m"] = p["d"], p["m"]
+    b["p"] = pack_codes(_codes("", p).reshape(*b.shape, -1), 4 if "n" in p else 2)
+
+
 def _planes_plain(b):
     return {k: _h_word(b[k]) if k == "h" else b[k] for k in b.dtype.names}
 
@@ -211,8 +268,10 @@ def _blocks_plain(p, b):
         b[k] = _h_word(p[k], inverse=True) if k == "h" else p[k]
 
 
-_FROM_GGML = {"q4_k": _planes_4k, "q5_k": _planes_5k, "q6_k": _planes_6k, "q3_k": _planes_3k, "q2_k": _planes_2k}
-_TO_GGML = {"q4_k": _blocks_4k, "q5_k": _blocks_5k, "q6_k": _blocks_6k, "q3_k": _blocks_3k, "q2_k": _blocks_2k}
+_FROM_GGML = {"q4_k": _planes_4k, "q5_k": _planes_5k, "q6_k": _planes_6k, "q3_k": _planes_3k, "q2_k": _planes_2k,
+              **{f: partial(_planes_affine, bits) for f, bits in AFFINE.items()}}
+_TO_GGML = {"q4_k": _blocks_4k, "q5_k": _blocks_5k, "q6_k": _blocks_6k, "q3_k": _blocks_3k, "q2_k": _blocks_2k,
+            **dict.fromkeys(AFFINE, _blocks_affine)}
 
 
 # -- planes <-> R8 ----------------------------------------------------------------------------------------------------
@@ -259,8 +318,8 @@ def _codes(fmt: str, p: dict[str, np.ndarray]) -> np.ndarray:
         n = np.ascontiguousarray(p["n"]).view("u1").reshape(*lead, -1, 16)
         q = np.concatenate([n & 15, n >> 4], axis=-1)
     if "t" in p:
-        t = np.ascontiguousarray(p["t"]).view("u1").reshape(*lead, 8, 2, 1, 4)
-        t = np.concatenate([t >> 2 * f & 3 for f in range(4)], axis=-2).reshape(*lead, 8, 32)
+        t = np.ascontiguousarray(p["t"]).view("u1").reshape(*lead, -1, 2, 1, 4)
+        t = np.concatenate([t >> 2 * f & 3 for f in range(4)], axis=-2).reshape(*lead, -1, 32)
         q = t if q is None else q | t << 4
     if "h" in p:
         h = np.ascontiguousarray(p["h"]).view("u1").reshape(*lead, -1, 1, 4)
@@ -273,9 +332,24 @@ def _half(x: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(x).view("<f2").astype(np.float32)
 
 
+def bf16_float(x: np.ndarray) -> np.ndarray:
+    """float32 of bfloat16 bits u2."""
+    return (x.astype(np.uint32) << 16).view(np.float32)
+
+
+def e8m0_float(e: np.ndarray) -> np.ndarray:
+    """float32 2^(e - 127) of bytes e; 255 means NaN."""
+    return np.where(e == 255, np.float32(np.nan), np.ldexp(np.float32(1), e.astype(np.int32) - 127)).astype(np.float32)
+
+
 def _floats(fmt: str, p: dict[str, np.ndarray]) -> np.ndarray:
     """float32[R, columns] of planes, in the order of operations of GGUF's reference."""
     rows = len(p["d"])
+    if fmt == "mxfp4":
+        return (e8m0_float(p["d"])[..., None, None] * E2M1[_codes(fmt, p)]).reshape(rows, -1)
+    if fmt in AFFINE:
+        q = _codes(fmt, p).astype(np.float32)
+        return (bf16_float(p["d"])[..., None, None] * q + bf16_float(p["m"])[..., None, None]).reshape(rows, -1)
     d = _half(p["d"])[..., None, None]
     if fmt == "q8_0":
         return (d[..., 0] * np.ascontiguousarray(p["q"]).view("i1").astype(np.float32)).reshape(rows, -1)
@@ -309,20 +383,20 @@ def _codes_to_planes(fmt: str, p: dict[str, np.ndarray]) -> dict[str, np.ndarray
     q = p.pop("q")
     if fmt == "q8_0":
         return {**p, "q": q.view("<u4")}
-    p["n"] = np.ascontiguousarray((q[..., :16] & 15) | (q[..., 16:] & 15) << 4).view("<u4")
-    if fmt == "q4_0":
+    if AFFINE.get(fmt) == 2:
+        return {**p, "t": _t_plane(q)}
+    p["n"] = _n_plane(q)
+    if fmt in ("q4_0", "mxfp4"):
         p["n"] = p["n"][:, :, 0]
     if fmt == "q6_k":
-        t = (q >> 4).reshape(*q.shape[:-1], 2, 4, 4)
-        t = t[..., 0, :] | t[..., 1, :] << 2 | t[..., 2, :] << 4 | t[..., 3, :] << 6
-        p["t"] = np.ascontiguousarray(t).view("<u4")[..., 0]
+        p["t"] = _t_plane(q >> 4)
     return p
 
 
 # -- the four services ------------------------------------------------------------------------------------------------
 
 def source_row_bytes(fmt: str, cols: int) -> int:
-    """Bytes of one row of `cols` weights as GGUF and safetensors store it."""
+    """Bytes of one row of `cols` weights in source blocks, or of floats."""
     return cols * FLOATS[fmt].itemsize if fmt in FLOATS else cols // FORMATS[fmt].k * GGML[fmt].itemsize
 
 
@@ -332,7 +406,10 @@ def finite(fmt: str, raw: np.ndarray) -> bool:
         x, mask = raw.view(FLOATS[fmt]), {"f32": 0x7F800000, "f16": 0x7C00, "bf16": 0x7F80}[fmt]
         return not ((x & x.dtype.type(mask)) == mask).any()
     blocks = raw.view(GGML[fmt])
-    return not any(((blocks[n] & np.uint16(0x7C00)) == 0x7C00).any() for n in ("d", "m", "dmin")
+    if fmt == "mxfp4":
+        return not (blocks["d"] == 255).any()
+    mask = np.uint16(0x7F80 if fmt in AFFINE else 0x7C00)
+    return not any(((blocks[n] & mask) == mask).any() for n in ("d", "m", "dmin")
                    if n in blocks.dtype.names)
 
 
@@ -371,7 +448,7 @@ def unpack_r8(fmt: str, r8: np.ndarray, cols: int) -> np.ndarray:
 def _widen(fmt: str, x: np.ndarray) -> np.ndarray:
     if fmt == "f32":
         return x.view("<f4")
-    return x.view("<f2").astype(np.float32) if fmt == "f16" else (x.astype(np.uint32) << 16).view(np.float32)
+    return x.view("<f2").astype(np.float32) if fmt == "f16" else bf16_float(x)
 
 
 def rows_to_float(fmt: str, raw: np.ndarray) -> np.ndarray:
@@ -390,10 +467,11 @@ def dequantise(fmt: str, r8: np.ndarray, cols: int) -> np.ndarray:
     return np.ascontiguousarray(_floats(fmt, _separate(fmt, r8))[:, :cols])
 
 
-def quantise(fmt: str, rows: np.ndarray) -> np.ndarray:
+def quantise(fmt: str, rows: np.ndarray, importance: np.ndarray | None = None) -> np.ndarray:
     """float32[R, cols] (R a multiple of 8) -> R8 uint8[G, group bytes]; columns are padded with zeros to whole blocks.
 
     f32 is exact, f16 and bf16 round to nearest even, the rest minimise a weighted square error (quantise.py).
+    importance: float32[cols], what an error in each column counts; the affine formats heed it.
     Raises ValueError on NaN and infinity, and where f16 would overflow.
     """
     k = FORMATS[fmt].k
@@ -411,6 +489,9 @@ def quantise(fmt: str, rows: np.ndarray) -> np.ndarray:
     if fmt == "bf16":
         u = rows.view("<u4")
         return pack_r8(fmt, ((u + (0x7FFF + (u >> 16 & 1))) >> 16).astype("<u2").view("u1"))
-    if fmt not in QUANTISERS:
-        raise ValueError(f"floats cannot be quantised to {fmt}; wanted one of f32, f16, bf16, {', '.join(QUANTISERS)}")
-    return _interleave(fmt, _codes_to_planes(fmt, QUANTISERS[fmt](rows)))
+    known = (*quantisers.QUANTISERS, *quantisers.BIASED)
+    if fmt not in known:
+        raise ValueError(f"floats cannot be quantised to {fmt}; wanted one of f32, f16, bf16, {', '.join(known)}")
+    if importance is not None and len(importance) < rows.shape[1]:
+        importance = np.pad(importance, (0, rows.shape[1] - len(importance)))
+    return _interleave(fmt, _codes_to_planes(fmt, quantisers.quantise(fmt, rows, importance)))

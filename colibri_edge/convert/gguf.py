@@ -27,10 +27,10 @@ from .source import ConvertError, SourceFile, SourceTensor
 SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 STRING, ARRAY = 8, 9
 TYPES = {0: "f32", 1: "f16", 2: "q4_0", 3: "q4_1", 6: "q5_0", 7: "q5_1", 8: "q8_0", 10: "q2_k", 11: "q3_k", 12: "q4_k",
-         13: "q5_k", 14: "q6_k", 30: "bf16"}
+         13: "q5_k", 14: "q6_k", 30: "bf16", 39: "mxfp4"}
 FOREIGN = {9: "Q8_1", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S", 20: "IQ4_NL", 21: "IQ3_S",
            22: "IQ2_S", 23: "IQ4_XS", 24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64", 29: "IQ1_M", 34: "TQ1_0",
-           35: "TQ2_0", 39: "MXFP4", 40: "NVFP4"}
+           35: "TQ2_0", 40: "NVFP4"}
 MAX_KEYS = 1 << 16
 MAX_TENSORS = 1 << 20
 MAX_STRING = 64 << 20

@@ -4,10 +4,12 @@ Owns: the choice of formats, the directory of docs/format.md (offsets, strides, 
 whose `jobs()` make its bytes in chunks of about a megabyte whatever the model's size.
 Refuses: weights that a format cannot hold (NaN, infinity, beyond half precision), naming the tensor.
 
-Formats: GGUF blocks are kept. Floats keep their type unless `quant` asks for another; with q4_0 and q4_k the
+Formats: quantised blocks are kept. Floats keep their type unless `quant` asks for another; from q4_0 on down the
 embedding and the output matrix become q6_k (q8_0 where the hidden size is no multiple of 256), because errors there
-reach every token. Router, shared gate, norms and biases are float32. Experts of one layer share a format; where the
-source mixes types within one part, the part becomes f32 (never silently: the report says what became what).
+reach every token. `q2` means 2-bit routed experts (q2_a), whatever they were, and q8_0 for all other matrices stored as
+floats (head as above): attention, shared and dense FFNs take few bytes, and every token passes through them. Router,
+shared gate, norms and biases are float32. Experts of one layer share a format; where the source mixes types within one
+part, the part becomes f32 (never silently: the report says what became what).
 Order in the file: tokenizer, vectors, embedding and output, the layers' matrices and dense FFNs, then the routed
 experts.
 """
@@ -25,7 +27,8 @@ from ..topology import FORMATS, Want, part_shapes, wanted
 from .formats import FLOATS, finite, pack_r8, quantise, rows_to_float
 from .source import ConvertError, Rows
 
-QUANTS = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_k", "q6_k")
+QUANTS = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_k", "q6_k", "q4_a", "mxfp4", "q2")
+FINER = ("q4_0", "q4_k", "q4_a", "mxfp4", "q2")      # for these, embedding and output matrix get q6_k or q8_0
 LINE, PAGE, SECTION = 64, 4096, 65536
 PACK_BYTES = 1 << 19         # source bytes of a chunk that is reordered
 FLOAT_WEIGHTS = 1 << 18      # weights of a chunk that is requantised
@@ -46,6 +49,7 @@ class Matrix:
     rows: int
     cols: int
     format: str
+    importance: np.ndarray | None = None     # float32[cols], for quantise()
 
     @property
     def nbytes(self) -> int:
@@ -82,7 +86,7 @@ class Matrix:
             pack_r8(self.format, raw, out)
             return
         try:
-            out[...] = quantise(self.format, rows_to_float(source.format, raw))
+            out[...] = quantise(self.format, rows_to_float(source.format, raw)[:, :self.cols], self.importance)
         except ValueError as e:
             raise ConvertError(f"tensor {source.tensor.name}, rows {source.first + first} to {source.first + last}: "
                                f"{e}") from None
@@ -159,13 +163,16 @@ class Piece:
 
 @dataclass(slots=True)
 class Plan:
-    """pieces in file order; became: {source format: Counter of stored formats}, counted in tensors of the source."""
+    """pieces in file order; became: {source format: Counter of stored formats}, counted in tensors of the source;
+    classes: {kind of tensor: [weights, bytes]}; importance: {layers.N.experts: {part: float32[columns] or [experts, columns]}}."""
 
     topology: dict
     pieces: list[Piece] = field(default_factory=list)
     became: dict[str, Counter] = field(default_factory=dict)
     weights: int = 0
     weight_bytes: int = 0
+    classes: dict[str, list[int]] = field(default_factory=dict)
+    importance: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)
 
     def place(self, start: int) -> int:
         """Give every piece its offset from byte `start` on; returns the file's length."""
@@ -180,13 +187,21 @@ class Plan:
         return pos
 
 
-def choose(rows: list[Rows], quant: str | None) -> str:
-    """The stored format of a matrix made of these rows."""
+def choose(rows: list[Rows], quant: str | None, routed: bool = False) -> str:
+    """The stored format of a matrix made of these rows. routed: of routed experts."""
     kinds = {r.format for r in rows}
     for r in rows:
         _ = r.tensor.row_bytes                       # refuses formats nobody knows, by name
+    if quant == "q2":
+        if routed and not kinds <= {"q2_a", "q2_a32", "q2_k"}:
+            return "q2_a"
+        quant = "q8_0"
     if kinds <= set(FLOATS) and quant:
         return quant
+    lost = next((r.tensor for r in rows if r.tensor.kept), None)
+    if lost:
+        raise ConvertError(f"tensor {lost.name} is {lost.kept}, which no format here keeps as it is; say what it shall become, "
+                           "such as --quant q8_0")
     if len(kinds) == 1:
         return kinds.pop()
     return "f32"                                     # mixed types within one part: keep every bit
@@ -194,18 +209,28 @@ def choose(rows: list[Rows], quant: str | None) -> str:
 
 def head_quant(quant: str | None, hidden: int) -> str | None:
     """The format of embedding and output matrix when the others get `quant`."""
-    if quant in ("q4_0", "q4_k"):
+    if quant in FINER:
         return "q6_k" if hidden % 256 == 0 else "q8_0"
     return quant
 
 
+def class_of(name: str) -> str:
+    """What kind of tensor a name means, for reports."""
+    last = name.rsplit(".", 1)[-1]
+    if name in ("embed", "output"):
+        return {"embed": "embedding", "output": "output matrix"}[name]
+    return {"experts": "routed experts", "shared": "shared experts", "mlp": "dense FFN", "router": "router and gates",
+            "shared_gate": "router and gates"}.get(last, "attention")
+
+
 def make(topology: dict, bindings: dict, ropes: list[np.ndarray], quant: str | None, head: str | None,
-         tokenizer: bytes | None) -> Plan:
-    """The plan of a file. bindings: names.py. quant: format for floats, or None. head: that of embed and output."""
+         tokenizer: bytes | None, importance: dict | None = None) -> Plan:
+    """The plan of a file. bindings: names.py. quant: format for floats, or None. head: that of embed and output.
+    importance: see Plan."""
     if quant is not None and quant not in QUANTS or head is not None and head not in QUANTS:
         raise ConvertError(f"quant is {quant!r} and {head!r}, wanted one of {', '.join(QUANTS)}")
     want = wanted(topology)
-    plan = Plan(topology)
+    plan = Plan(topology, importance=importance or {})
     bindings = dict(bindings)
     for i, inv in enumerate(ropes):
         bindings[f"rope.{i}"] = inv
@@ -214,8 +239,15 @@ def make(topology: dict, bindings: dict, ropes: list[np.ndarray], quant: str | N
         raise ConvertError(f"{missing or sorted(set(bindings) - set(want))} and the topology do not agree; this is a "
                            "fault of the family's module: please report it")
     head = head or head_quant(quant, topology["hidden_size"])
-    made = {n: _piece(plan, n, w, bindings[n], head if n in ("embed", "output") else quant)
-            for n, w in want.items() if n in bindings}
+    made = {}
+    for n, w in want.items():
+        if n in bindings:
+            weights, nbytes = plan.weights, plan.weight_bytes
+            made[n] = _piece(plan, n, w, bindings[n], head if n in ("embed", "output") else quant)
+            if plan.weights > weights:
+                sums = plan.classes.setdefault(class_of(n), [0, 0])
+                sums[0] += plan.weights - weights
+                sums[1] += plan.weight_bytes - nbytes
     if tokenizer is not None:
         made["tokenizer"] = Piece("tokenizer", {"offset": 0, "length": len(tokenizer), "crc32c": 0},
                                   [[(0, Raw(tokenizer))]], len(tokenizer), SECTION)
@@ -231,16 +263,16 @@ def make(topology: dict, bindings: dict, ropes: list[np.ndarray], quant: str | N
     return plan
 
 
-def _count(plan: Plan, rows: list[Rows], fmt: str, weights: int, nbytes: int) -> None:
-    for name, src in {r.tensor.name: r.format for r in rows}.items():
+def _count(plan: Plan, rows: list, fmt: str, weights: int, nbytes: int) -> None:
+    for name, src in {r.tensor.name: r.format for r in rows if isinstance(r, Rows)}.items():
         _ = name
         plan.became.setdefault(src, Counter())[fmt] += 1
     plan.weights += weights
     plan.weight_bytes += nbytes
 
 
-def _matrix(plan: Plan, sources: list[Rows], rows: int, cols: int, fmt: str) -> Matrix:
-    m = Matrix(sources, rows, cols, fmt)
+def _matrix(plan: Plan, sources: list[Rows], rows: int, cols: int, fmt: str, importance=None) -> Matrix:
+    m = Matrix(sources, rows, cols, fmt, importance)
     plan.weights += len(sources) * rows * cols
     plan.weight_bytes += m.nbytes
     return m
@@ -265,18 +297,22 @@ def _stack(plan: Plan, name: str, want: Want, binding: dict[str, list[Rows]], qu
     shapes = part_shapes(inter, hidden)
     formats = {}
     for part, rows in binding.items():
-        formats[part] = "f32" if part.endswith("_bias") else choose(rows, quant)
+        formats[part] = "f32" if part.endswith("_bias") else choose(rows, quant, name.endswith(".experts"))
         _count(plan, [r for r in rows if not isinstance(r, np.ndarray)], formats[part], 0, 0)
     fused = "gate" in formats and formats["gate"] == formats["up"]
     order = (["gate_up"] if fused else [p for p in ("gate", "up") if p in formats]) + ["down"]
     order += [p for p in ("gate_bias", "up_bias", "down_bias") if p in formats]
 
+    weighing = plan.importance.get(name, {})
+
     def maker(part: str, e: int):
         if part.endswith("_bias"):
             return Vector(binding[part][e], shapes[part][0])
+        columns = weighing.get("down" if part == "down" else "gate_up")
+        columns = columns if columns is None or columns.ndim == 1 else columns[e]
         if part == "gate_up":
-            return _matrix(plan, [binding["gate"][e], binding["up"][e]], inter, hidden, formats["gate"])
-        return _matrix(plan, [binding[part][e]], *shapes[part], formats[part])
+            return _matrix(plan, [binding["gate"][e], binding["up"][e]], inter, hidden, formats["gate"], columns)
+        return _matrix(plan, [binding[part][e]], *shapes[part], formats[part], columns)
 
     records = []
     for e in range(count):

@@ -1,10 +1,11 @@
-"""Float rows to codes and scales: q8_0, q4_0, q4_k, q6_k.
+"""Float rows to codes and scales: q8_0, q4_0, q4_k, q6_k, mxfp4 and the affine formats.
 
 Owns: the choice of scales. Each group of weights x is fitted with a few trial scales; every trial rounds, then solves
 the weighted least squares problem for the scale (and the minimum, for q4_k) in closed form, and the trial with the
 least error wins. Weights of the squares: mean(x^2) + x^2, so that large weights count more but small ones are not
-forgotten. Codes are chosen last, against the scales as they are stored (half precision, six or eight bits).
-The loops over weights are csrc/formats/fit.c. Refuses: nothing; formats.quantise() has checked that all are finite.
+forgotten (affine formats: all the same, or the `importance` of each column where the caller knows it). Codes are chosen
+last, against the scales as they are stored (half precision, six or eight bits). The loops over weights are
+csrc/formats/fit.c. Refuses: weights beyond bfloat16's range; formats.quantise() has checked that all are finite.
 
 Shapes: R rows, nb blocks; results are planes as formats.py wants them, codes u1[R, nb, S, 32].
 """
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ._fit import fit_affine, fit_codes, fit_symmetric
+from ._fit import fit_affine, fit_biased, fit_codes, fit_symmetric
 
 F32 = np.float32
 # Added to the largest code before rounding. 13 trials gain 0.1 % in error over these and take twice the time.
@@ -90,4 +91,50 @@ def q6_k(rows: np.ndarray) -> dict[str, np.ndarray]:
     return {"d": bits, "sc": sc.view(np.uint8), "q": q.reshape(len(rows), -1, 8, 32)}
 
 
-QUANTISERS = {"q8_0": q8_0, "q4_0": q4_0, "q4_k": q4_k, "q6_k": q6_k}
+def _biased(rows: np.ndarray, k: int, bits: int, importance: np.ndarray | None) -> dict[str, np.ndarray]:
+    """Groups of k columns: w = d q + m. importance: float32[columns], what an error in each column counts, or None."""
+    n, nb = len(rows), rows.shape[1] // k
+    d, m, q = np.empty((n, nb), "<u2"), np.empty((n, nb), "<u2"), np.empty((n, nb, k // 32, 32), np.uint8)
+    # how much wider than the codes' span the weights' range is: 2 bits gain most by cutting their ends off
+    trials = np.array([-0.5, 0, 0.4, 0.8, 1.2, 1.6, 2.0], F32) if bits == 2 else TRIALS
+    fit_biased(rows.reshape(-1), importance, k, (1 << bits) - 1, trials, d.reshape(-1), m.reshape(-1), q.reshape(-1))
+    if ((d & 0x7F80) == 0x7F80).any() or ((m & 0x7F80) == 0x7F80).any():
+        raise ValueError("its weights are too large for bfloat16 scales")
+    return {"d": d, "m": m, "q": q}
+
+
+def _e2m1(a: np.ndarray) -> np.ndarray:
+    """u1 codes of the nearest of 0, 0.5, 1, 1.5, 2, 3, 4, 6 to magnitudes a."""
+    q = np.zeros(a.shape, np.uint8)
+    for middle in (0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0):
+        q += a > F32(middle)
+    return q
+
+
+def mxfp4(rows: np.ndarray) -> dict[str, np.ndarray]:
+    """Scale 2^e: the exponent of max |x|, less two, or one more where that has the smaller square error."""
+    x = rows.reshape(len(rows), -1, 32)
+    a, values = np.abs(x), np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], F32)
+    low = np.clip(np.frexp(a.max(axis=-1))[1] - 3, -127, 126)
+    best, e, q = None, None, None
+    for more in (0, 1):
+        scale = np.ldexp(F32(1), low + more)[..., None]
+        code = _e2m1(a / scale)
+        err = np.square(values[code] * scale - a).sum(axis=-1)
+        if best is None:
+            best, e, q = err, low, code
+        else:
+            better = err < best
+            e, q = np.where(better, low + more, e), np.where(better[..., None], code, q)
+    return {"d": (e + 127).astype(np.uint8), "q": (q | (x < 0).astype(np.uint8) << 3)[:, :, None]}
+
+
+QUANTISERS = {"q8_0": q8_0, "q4_0": q4_0, "q4_k": q4_k, "q6_k": q6_k, "mxfp4": mxfp4}
+BIASED = {"q4_a": (64, 4), "q2_a": (64, 2), "q4_a32": (32, 4), "q2_a32": (32, 2)}
+
+
+def quantise(fmt: str, rows: np.ndarray, importance: np.ndarray | None = None) -> dict[str, np.ndarray]:
+    """Planes of float rows. importance: float32[columns], for the affine formats only; others take none."""
+    if fmt in BIASED:
+        return _biased(rows, *BIASED[fmt], importance)
+    return QUANTISERS[fmt](rows)

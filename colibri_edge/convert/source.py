@@ -71,6 +71,7 @@ class SourceTensor:
     file: SourceFile
     offset: int
     _row_bytes: int = field(default=0)
+    kept = ""                # why no format keeps it as it is, where that is so (packed.py)
 
     @property
     def cols(self) -> int:
@@ -91,6 +92,11 @@ class SourceTensor:
                                    f"{', '.join(KNOWN)}; export the model as BF16, F16 or F32")
             self._row_bytes = source_row_bytes(self.format, self.cols)
         return self._row_bytes
+
+    @property
+    def files(self) -> set:
+        """Every file it lies in."""
+        return {self.file}
 
     def read(self, first: int, last: int) -> np.ndarray:
         """Rows first .. last-1 as uint8[rows, row bytes]."""

@@ -13,13 +13,15 @@ import numpy as np
 
 from ..topology import FORMATS, Want, part_shapes, wanted
 from . import plan, writer
-from .formats import FLOATS, GGML
+from .formats import AFFINE, FLOATS, GGML
 
-# Where a block's half-precision scales stand in a GGUF block: {format: ((byte offset, scale of weights of unit spread), ...)}
+# Where a block's 16-bit scales stand in a source block: {format: ((byte offset, scale of weights of unit spread), ...)}
 SCALES = {
     "q8_0": ((0, 1 / 74),), "q4_0": ((0, 1 / 4.6),), "q4_1": ((0, 1 / 4.6), (2, -7.5 / 4.6)), "q5_0": ((0, 1 / 9.2),),
     "q5_1": ((0, 1 / 9.2), (2, -15.5 / 9.2)), "q4_k": ((0, 1 / 147), (2, 7.5 / 147)), "q5_k": ((0, 1 / 295), (2, 15.5 / 295)),
     "q6_k": ((208, 1 / 1370),), "q3_k": ((108, 1 / 42),), "q2_k": ((80, 1 / 9), (82, 1.5 / 9)),
+    "q4_a": ((0, 1 / 4.6), (2, -7.5 / 4.6)), "q4_a32": ((0, 1 / 4.6), (2, -7.5 / 4.6)), "q2_a": ((0, 1 / 1.1), (2, -1.5 / 1.1)),
+    "q2_a32": ((0, 1 / 1.1), (2, -1.5 / 1.1)),
 }
 
 
@@ -47,6 +49,7 @@ class RandomTensor:
     cols: int
     seed: int
     spread: float
+    kept = ""
 
     @property
     def row_bytes(self) -> int:
@@ -85,10 +88,14 @@ class RandomRows:
         if t.format == "q4_0":    # codes 1 to 15: no mean, or every token's state would lean the same way
             low, high = raw & 15 == 0, raw >> 4 == 0
             raw |= (low * np.uint8(8)) | (high * np.uint8(128))
-        for offset, scale in SCALES[t.format]:
+        if t.format == "mxfp4":   # a power of two below the spread and its double; values have a spread of 2.9 scales
+            raw[..., 0] = (raw[..., 0] & 1) + (126 + math.frexp(t.spread / 2.9)[1] - 1)
+        for offset, scale in SCALES.get(t.format, ()):
             # random bytes of the scale choose among 16 sizes from half to nearly one and a half
             size = (raw[..., offset] & 15).astype(np.float64) / 16 + 0.5
-            raw[..., offset:offset + 2] = (size * (scale * t.spread)).astype("<f2")[..., None].view(np.uint8)
+            value = size * (scale * t.spread)
+            value = (value.astype("<f4").view("<u4") >> 16).astype("<u2") if t.format in AFFINE else value.astype("<f2")
+            raw[..., offset:offset + 2] = value[..., None].view(np.uint8)
         return raw.reshape(n, -1)
 
 

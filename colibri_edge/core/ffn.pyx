@@ -256,6 +256,23 @@ cdef int32_t tokens_that_fit(const runtime *rt, const ffn_layer *l, const ffn_bu
     return nt - t0
 
 
+cdef void add_moments(runtime *rt, const ffn_layer *l, const ffn_buffers *b, int32_t nt) noexcept nogil:
+    """Adds the squares of the experts' inputs (one sum for all of them) and of each expert's activated rows."""
+    cdef float *sums = rt.moments[l.routed.slot]
+    cdef int32_t hidden = l.router.cols, inter = l.routed.intermediate, i, j, c
+    cdef const float *x
+    for i in range(nt):
+        x = b.input.x + <size_t>i * b.input.ldx
+        for c in range(hidden):
+            sums[c] += x[c] * x[c]
+    for i in range(b.groups.n):
+        sums = rt.moments[l.routed.slot] + hidden + <size_t>b.groups.expert[i] * inter
+        for j in range(b.groups.start[i], b.groups.start[i + 1]):
+            x = b.hidden.x + <size_t>b.groups.pair[j] * b.hidden.ldx
+            for c in range(inter):
+                sums[c] += x[c] * x[c]
+
+
 cdef void guess_next(runtime *rt, const ffn_layer *next, ffn_buffers *b) noexcept nogil:
     """Which experts the next sparse layer will probably choose for one token: its norm and its router on the residual stream before this
     layer's FFN is added (Eliseev and Mazur 2023, arXiv:2312.17238, section 3.2). What is right is in memory, or on its way, by then."""
@@ -304,6 +321,8 @@ cdef int32_t run_experts(runtime *rt, const ffn_layer *l, const ffn_layer *next,
     cl_pool_run(rt.pool, up_chunk, &p, total)
     if p.failed:
         return -3
+    if rt.moments != NULL and l.moe:
+        add_moments(rt, l, b, nt)
     cdef const expert_stack *s = &l.routed if l.moe else &l.shared
     p.step = down_step(&p, s)
     cl_pool_run(rt.pool, down_chunk, &p, (s.down.ngroups + p.step - 1) / p.step)

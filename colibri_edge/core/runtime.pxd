@@ -46,6 +46,7 @@ ctypedef struct runtime:
     int32_t *trace          # routing as it happens: stack, then its top_k experts, per token and layer; NULL: not recorded
     int64_t trace_len
     int64_t trace_room
+    float **moments         # per routed stack [hidden + experts*intermediate]: sums of the squares of what the columns meet; or NULL
     int64_t *ns             # [ST_COUNT] time per stage of the running layer
     int64_t mark            # start of the running stage
     int32_t current

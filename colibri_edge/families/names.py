@@ -92,7 +92,7 @@ def _same(output, embed) -> None:
 def hf(spec: Spec, tensors: dict, *, mlp=("mlp",), experts=("gate_proj", "up_proj", "down_proj")) -> dict:
     """Bindings of a Hugging Face checkpoint. mlp: names of a sparse layer's block, newest first; experts: the names of
     gate, up and down of one expert where each has tensors of its own; fused 3-D tensors are `experts.gate_up_proj`
-    [E, 2 I, H] (gate first) and `experts.down_proj` [E, H, I]."""
+    [E, 2 I, H] (gate first) and `experts.down_proj` [E, H, I]; MLX stacks experts as `switch_mlp.{gate,up,down}_proj`."""
     b = Binder(tensors, "the checkpoint")
     out = _head(b, spec, "model.embed_tokens.weight", "model.norm.weight", "lm_head.weight")
     hidden = spec.topology["hidden_size"]
@@ -141,9 +141,13 @@ def _hf_experts(b: Binder, prefixes: list[str], target: str, f: dict, hidden: in
         return {"gate": [slice_expert(both, e, inter, 0, 2 * inter) for e in range(count)],
                 "up": [slice_expert(both, e, inter, inter, 2 * inter) for e in range(count)],
                 "down": [slice_expert(down, e, hidden) for e in range(count)]}
+    shapes = {"gate": (inter, hidden), "up": (inter, hidden), "down": (hidden, inter)}
+    mlx = next((p for p in (x.removesuffix("experts.") + "switch_mlp." for x in prefixes) if b.has(p + "down_proj.weight")), None)
+    if mlx is not None:                              # MLX: one tensor [E, rows, cols] for each part
+        stacks = {x: b.take(f"{mlx}{x}_proj.weight", (count, *shape), target) for x, shape in shapes.items()}
+        return {x: [slice_expert(t, e, shapes[x][0]) for e in range(count)] for x, t in stacks.items()}
     out: dict[str, list[Rows]] = {}
-    for part, name, shape in zip(("gate", "up", "down"), names,
-                                 ((inter, hidden), (inter, hidden), (hidden, inter)), strict=True):
+    for part, name, shape in zip(shapes, names, shapes.values(), strict=True):
         out[part] = [b.rows([f"{p}{e}.{name}.weight" for p in prefixes], shape, f"{target} {part} of expert {e}")
                      for e in range(count)]
     return out

@@ -16,13 +16,18 @@
     X(q5_k, 9, 256, 1408, 1)   \
     X(q6_k, 10, 256, 1680, 1)  \
     X(q3_k, 11, 256, 880, 1)   \
-    X(q2_k, 12, 256, 672, 1)
+    X(q2_k, 12, 256, 672, 1)   \
+    X(mxfp4, 13, 32, 136, 1)   \
+    X(q4_a, 14, 64, 288, 1)    \
+    X(q2_a, 15, 64, 160, 1)    \
+    X(q4_a32, 16, 32, 160, 1)  \
+    X(q2_a32, 17, 32, 96, 1)
 
 enum {
 #define X(name, id, k, bytes, q8) CL_FMT_##name = id,
     CL_FORMATS(X)
 #undef X
-    CL_FMT_COUNT = 13
+    CL_FMT_COUNT = 18
 };
 
 #endif

@@ -47,6 +47,17 @@ static void fill_blocks(int32_t f, uint8_t *w, size_t nblocks, int32_t mode) {
             }
             continue;
         }
+        if (f == CL_FMT_mxfp4) { /* any exponent but those that overflow sums, the subnormal ones too */
+            for (int32_t i = 0; i < 8; i++) w[i] = mode == MODE_BYTES ? (uint8_t)(rnd() % 3) : (uint8_t)(rnd() % 160);
+            continue;
+        }
+        if (f >= CL_FMT_q4_a) {
+            for (int32_t i = 0; i < 16; i++) {
+                uint16_t h = (uint16_t)(cl_f32_bits(frand() * (mode == MODE_BYTES ? 1e-39f : 4.0f)) >> 16);
+                memcpy(w + 2 * i, &h, 2);
+            }
+            continue;
+        }
         int32_t has_m = f == CL_FMT_q4_1 || f == CL_FMT_q5_1 || f == CL_FMT_q4_k || f == CL_FMT_q5_k || f == CL_FMT_q2_k;
         for (int32_t i = 0; i < (has_m ? 16 : 8); i++) {
             uint16_t h = half_rand();

@@ -112,6 +112,82 @@ void cl_fit_affine(const float *x, size_t n, size_t g, float top, const float *t
     for (size_t i = 0; i < n; i++) fit_two(x + i * g, g, top, trials, m, scale + i, minimum + i);
 }
 
+/* Round to nearest even bfloat16; x is finite and far from the largest float. */
+static uint16_t bf16_bits(float x) {
+    const uint32_t u = cl_f32_bits(x);
+    return (uint16_t)((u + 0x7FFFu + ((u >> 16) & 1u)) >> 16);
+}
+
+/* codes and weighted squared error of x against scale and bias */
+static float assign(const float *x, const float *w, size_t g, float top, float scale, float bias, float *q) {
+    const float inv = scale != 0.0f ? 1.0f / scale : 0.0f;
+    lanes err = {{0}};
+    for (size_t i = 0; i < g; i += 8)
+        for (size_t j = 0; j < 8; j++) {
+            const float c = clamp(nearest(clamp((x[i + j] - bias) * inv, -1024.0f, 1024.0f)), 0.0f, top);
+            const float e = x[i + j] - (scale * c + bias);
+            q[i + j] = c;
+            err.v[j] += w[i + j] * e * e;
+        }
+    return lane_sum(&err);
+}
+
+/* least squares (scale, bias) for given codes; false where all codes that count are equal */
+static int solve(const float *x, const float *w, const float *q, size_t g, float *scale, float *bias) {
+    lanes lw = {{0}}, lx = {{0}}, lq = {{0}}, lqq = {{0}}, lqx = {{0}};
+    for (size_t i = 0; i < g; i += 8)
+        for (size_t j = 0; j < 8; j++) {
+            const float wi = w[i + j], wq = wi * q[i + j];
+            lw.v[j] += wi;
+            lx.v[j] += wi * x[i + j];
+            lq.v[j] += wq;
+            lqq.v[j] += wq * q[i + j];
+            lqx.v[j] += wq * x[i + j];
+        }
+    const float sw = lane_sum(&lw), sx = lane_sum(&lx), sq = lane_sum(&lq), sqq = lane_sum(&lqq), sqx = lane_sum(&lqx);
+    const float det = sw * sqq - sq * sq;
+    if (!(det > 1e-6f * sw * sqq)) return 0;
+    *scale = (sw * sqx - sq * sx) / det;
+    *bias = (sqq * sx - sq * sqx) / det;
+    return 1;
+}
+
+static void fit_biased_one(const float *x, const float *importance, size_t g, float top, const float *trials, size_t m,
+                           uint16_t *scale, uint16_t *bias, uint8_t *code) {
+    float w[CL_FIT_MAX_GROUP], q[CL_FIT_MAX_GROUP], low, high, best = -1.0f, total = 0.0f;
+    for (size_t i = 0; i < g; i++) w[i] = 1.0f;
+    if (importance) {
+        for (size_t i = 0; i < g; i++) total += importance[i];
+        if (total > 0.0f) for (size_t i = 0; i < g; i++) w[i] = importance[i] / total + 1e-6f;   /* no column counts for nothing */
+    }
+    range(x, g, &low, &high);
+    *scale = 0;
+    *bias = bf16_bits(low);
+    memset(code, 0, g);
+    if (!(high > low)) return;
+    for (size_t t = 0; t < m; t++) {
+        float s = (high - low) / (top + trials[t]), b = 0.5f * (high + low) - 0.5f * top * s;
+        for (int32_t round = 0; round < 4; round++) {
+            const uint16_t sb = bf16_bits(s), bb = bf16_bits(b);
+            const float err = assign(x, w, g, top, cl_bf16_f32(sb), cl_bf16_f32(bb), q);
+            if (best < 0.0f || err < best) {
+                best = err;
+                *scale = sb;
+                *bias = bb;
+                for (size_t i = 0; i < g; i++) code[i] = (uint8_t)(int32_t)q[i];
+            }
+            if (!solve(x, w, q, g, &s, &b)) break;
+        }
+    }
+}
+
+void cl_fit_biased(const float *x, const float *importance, size_t period, size_t n, size_t g, float top, const float *trials,
+                   size_t m, uint16_t *scale, uint16_t *bias, uint8_t *code) {
+    assert(g % 8 == 0 && g <= CL_FIT_MAX_GROUP);
+    for (size_t i = 0; i < n; i++)
+        fit_biased_one(x + i * g, importance ? importance + i % period * g : NULL, g, top, trials, m, scale + i, bias + i, code + i * g);
+}
+
 void cl_fit_codes(const float *x, size_t n, size_t g, const float *shift, const float *inverse, float low, float high,
                   uint8_t *code) {
     for (size_t i = 0; i < n; i++)

@@ -19,6 +19,7 @@ CL_INLINE w32 w32_or(w32 a, w32 b) { return _mm256_or_si256(a, b); }
 #define w32_shr_and(a, n, m) _mm256_and_si256(_mm256_srli_epi16(a, n), m) /* bits that cross bytes must be masked by m */
 #define w32_top(a, n, m) w32_shr_and(a, n, m)                             /* the highest bits of every byte */
 #define w32_shl(a, n) _mm256_slli_epi16(a, n)                             /* likewise masked before */
+CL_INLINE w32 w32_lookup(w32 table, w32 i) { return _mm256_shuffle_epi8(table, i); } /* i < 16; the table twice */
 
 CL_INLINE xw xw_load(const int8_t *q) { int32_t i; memcpy(&i, q, 4); return _mm256_set1_epi32(i); }
 CL_INLINE acc16 acc16_zero(void) { return _mm256_setzero_si256(); }

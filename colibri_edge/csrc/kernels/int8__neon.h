@@ -23,6 +23,7 @@ CL_INLINE w32 w32_or(w32 x, w32 y) { return w32_mk(vorrq_u8(x.a, y.a), vorrq_u8(
 #define w32_shr_and(x, n, m) w32_and(w32_mk(vshlq_u8((x).a, vdupq_n_s8(-(n))), vshlq_u8((x).b, vdupq_n_s8(-(n)))), m)
 #define w32_top(x, n, m) w32_mk(vshrq_n_u8((x).a, n), vshrq_n_u8((x).b, n)) /* shifts stay inside a byte: no mask */
 #define w32_shl(x, n) w32_mk(vshlq_n_u8((x).a, n), vshlq_n_u8((x).b, n))
+CL_INLINE w32 w32_lookup(w32 table, w32 i) { return w32_mk(vqtbl1q_u8(table.a, i.a), vqtbl1q_u8(table.b, i.b)); } /* i < 16 */
 
 CL_INLINE i8x i8x_mk(int32x4_t l, int32x4_t h) { i8x r; r.l = l; r.h = h; return r; }
 CL_INLINE i8x i8x_add(i8x x, i8x y) { return i8x_mk(vaddq_s32(x.l, y.l), vaddq_s32(x.h, y.h)); }

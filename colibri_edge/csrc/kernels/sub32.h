@@ -15,6 +15,11 @@ typedef struct {
 } cl_sub32;
 
 CL_INLINE float cl_half_at(const uint8_t *p, int32_t i) { return cl_f16_f32(cl_load_u16(p + 2 * i)); }
+CL_INLINE float cl_bf16_at(const uint8_t *p, int32_t i) { return cl_bf16_f32(cl_load_u16(p + 2 * i)); }
+
+/* mxfp4 (OCP Microscaling Formats 1.0: e2m1 elements, e8m0 scale): twice the value of each code, and half the scale 2^(e - 127). */
+static const int8_t cl_mxfp4_twice[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+CL_INLINE float cl_e8m0_half(uint8_t e) { return cl_bits_f32(e < 2 ? (uint32_t)0x00200000u << e : (uint32_t)(e - 1) << 23); }
 
 CL_INLINE void cl_nibbles(const uint8_t *n, int32_t r, int32_t *q) { /* N: [4][8][4] */
     for (int32_t k = 0; k < 16; k++) {
@@ -41,7 +46,7 @@ CL_INLINE int32_t cl_hi_nibble(const uint8_t *hi, int32_t s, int32_t r) { return
 CL_INLINE void cl_unpack_sub32(int32_t fmt, const uint8_t *b, int32_t s, int32_t r, cl_sub32 *o) {
     memset(o, 0, sizeof *o);
     o->sc[0] = o->sc[1] = o->mn[0] = o->mn[1] = 1;
-    o->d = cl_half_at(b, r);
+    o->d = fmt >= CL_FMT_q4_a ? cl_bf16_at(b, r) : fmt == CL_FMT_mxfp4 ? cl_e8m0_half(b[r]) : cl_half_at(b, r);
     int32_t minus = 0;
     switch (fmt) {
     case CL_FMT_q8_0:
@@ -109,6 +114,22 @@ CL_INLINE void cl_unpack_sub32(int32_t fmt, const uint8_t *b, int32_t s, int32_t
             o->mn[g] = sm >> 4;
         }
         cl_two_bits(b + 160 + s * 64, r, 0, o->q);
+        break;
+    case CL_FMT_mxfp4:
+        cl_nibbles(b + 8, r, o->q);
+        for (int32_t k = 0; k < 32; k++) o->q[k] = cl_mxfp4_twice[o->q[k]];
+        break;
+    case CL_FMT_q4_a:
+    case CL_FMT_q4_a32:
+        cl_nibbles(b + 32 + s * 128, r, o->q);
+        o->has_min = 1;
+        o->m = cl_bf16_at(b + 16, r);
+        break;
+    case CL_FMT_q2_a:
+    case CL_FMT_q2_a32:
+        cl_two_bits(b + 32 + s * 64, r, 0, o->q);
+        o->has_min = 1;
+        o->m = cl_bf16_at(b + 16, r);
         break;
     default:
         assert(0);

@@ -26,4 +26,14 @@ CL_INLINE int32_t cl_block_bytes_of(int32_t f) {
     }
 }
 
+/* Columns of a block; likewise. */
+CL_INLINE int32_t cl_block_k_of(int32_t f) {
+    switch (f) {
+#define X(name, id, k, bytes, q8) case id: return k;
+        CL_FORMATS(X)
+#undef X
+    default: return 0;
+    }
+}
+
 #endif

@@ -12,6 +12,12 @@ CL_INLINE v8 v8_load_f16(const void *p) { return _mm256_cvtph_ps(_mm_loadu_si128
 CL_INLINE v8 v8_load_bf16(const void *p) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p)), 16));
 }
+/* 2^(e - 128) of eight bytes e: e = 0 and 1 give subnormals, so the exponent field alone will not do */
+CL_INLINE v8 v8_load_e8m0_half(const void *p) {
+    const __m256i one = _mm256_set1_epi32(1), e = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p));
+    return _mm256_castsi256_ps(_mm256_max_epi32(_mm256_slli_epi32(_mm256_sub_epi32(e, one), 23),
+                                                _mm256_slli_epi32(_mm256_add_epi32(_mm256_min_epi32(e, one), one), 21)));
+}
 CL_INLINE v8 v8_add(v8 x, v8 y) { return _mm256_add_ps(x, y); }
 CL_INLINE v8 v8_sub(v8 x, v8 y) { return _mm256_sub_ps(x, y); }
 CL_INLINE v8 v8_mul(v8 x, v8 y) { return _mm256_mul_ps(x, y); }

@@ -18,6 +18,15 @@ CL_INLINE v8 v8_load_bf16(const void *p) {
     uint16x8_t u = vreinterpretq_u16_u8(vld1q_u8((const uint8_t *)p));
     return v8_mk(vreinterpretq_f32_u32(vshll_n_u16(vget_low_u16(u), 16)), vreinterpretq_f32_u32(vshll_n_u16(vget_high_u16(u), 16)));
 }
+/* 2^(e - 128) of eight bytes e: e = 0 and 1 give subnormals, so the exponent field alone will not do */
+CL_INLINE float32x4_t v8_e8m0_half4(int32x4_t e) {
+    const int32x4_t one = vdupq_n_s32(1);
+    return vreinterpretq_f32_s32(vmaxq_s32(vshlq_n_s32(vsubq_s32(e, one), 23), vshlq_n_s32(vaddq_s32(vminq_s32(e, one), one), 21)));
+}
+CL_INLINE v8 v8_load_e8m0_half(const void *p) {
+    const int16x8_t e = vreinterpretq_s16_u16(vmovl_u8(vld1_u8((const uint8_t *)p)));
+    return v8_mk(v8_e8m0_half4(vmovl_s16(vget_low_s16(e))), v8_e8m0_half4(vmovl_high_s16(e)));
+}
 CL_INLINE v8 v8_add(v8 x, v8 y) { return v8_mk(vaddq_f32(x.l, y.l), vaddq_f32(x.h, y.h)); }
 CL_INLINE v8 v8_sub(v8 x, v8 y) { return v8_mk(vsubq_f32(x.l, y.l), vsubq_f32(x.h, y.h)); }
 CL_INLINE v8 v8_mul(v8 x, v8 y) { return v8_mk(vmulq_f32(x.l, y.l), vmulq_f32(x.h, y.h)); }

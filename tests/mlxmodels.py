@@ -1,0 +1,121 @@
+"""Quantised folders as other programs write them, from a tiny transformers model; numpy only, nothing of colibri_edge.
+
+Owns: `quantise` (MLX's affine groups), `write_mlx(folder, path, ...)`, `write_flashmoe(mlx, path, ...)`, and
+`reference(folder, quantised)`: the transformers model with every quantised matrix replaced by its dequantised floats.
+"""
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import tinymodels as tiny
+
+
+def bf16(x: np.ndarray) -> np.ndarray:
+    """Nearest bfloat16 bits, uint16."""
+    u = np.ascontiguousarray(x, np.float32).view(np.uint32)
+    return ((u + 0x7FFF + (u >> 16 & 1)) >> 16).astype(np.uint16)
+
+
+def wide(u: np.ndarray) -> np.ndarray:
+    return (u.astype(np.uint32) << 16).view(np.float32)
+
+
+def quantise(x: np.ndarray, bits: int, group: int, half: str = "bf16"):
+    """x [..., cols] -> (codes u32 [..., cols bits / 32], scales, biases of `half`, dequantised float32 x)."""
+    g = x.reshape(*x.shape[:-1], -1, group)
+    low, high = g.min(-1), g.max(-1)
+    scale, bias = (high - low) / ((1 << bits) - 1), low
+    if half == "bf16":
+        scale, bias = bf16(scale), bf16(bias)
+        s, b = wide(scale), wide(bias)
+    else:
+        scale, bias = scale.astype(half), bias.astype(half)
+        s, b = scale.astype(np.float32), bias.astype(np.float32)
+    s, b = s[..., None], b[..., None]
+    q = np.clip(np.rint((g - b) / np.where(s == 0, 1, s)), 0, (1 << bits) - 1)
+    y = (s * q.astype(np.float32) + b).reshape(x.shape)
+    per = 32 // bits
+    q = q.astype(np.uint32).reshape(*x.shape[:-1], -1, per) << np.arange(0, 32, bits, dtype=np.uint32)
+    return np.bitwise_or.reduce(q, axis=-1), scale, bias, y
+
+
+def write_mlx(folder, path, bits: int = 4, group: int = 64, *, special: dict | None = None, half: str = "bf16") -> tuple[Path, dict]:
+    """An MLX folder of the model in `folder` (experts stacked as switch_mlp) and {name in transformers: dequantised floats}.
+
+    special: {end of a name: (bits, group)} of matrices that are quantised otherwise, as MLX does with routers.
+    """
+    model, tensors, done = tiny.load(folder), {}, {}
+    config = json.loads((Path(folder) / "config.json").read_text())
+    settings = {"group_size": group, "bits": bits}
+
+    def put(name: str, x: np.ndarray) -> np.ndarray:
+        own = next((v for end, v in (special or {}).items() if name.endswith(end)), None)
+        codes, scales, biases, y = quantise(x, *(own or (bits, group)), half)
+        if own:
+            settings[name] = {"bits": own[0], "group_size": own[1]}
+        tensors.update({name + ".weight": codes, name + ".scales": scales, name + ".biases": biases})
+        return y
+
+    for name, p in model.named_parameters():
+        x = p.detach().float().numpy()
+        if name.endswith("experts.gate_up_proj"):
+            base, half_rows = name.removesuffix("experts.gate_up_proj") + "switch_mlp.", x.shape[1] // 2
+            done[name] = np.concatenate([put(base + "gate_proj", x[:, :half_rows]), put(base + "up_proj", x[:, half_rows:])], axis=1)
+        elif name.endswith("experts.down_proj"):
+            done[name] = put(name.removesuffix("experts.down_proj") + "switch_mlp.down_proj", x)
+        elif x.ndim == 2 and (not name.endswith("mlp.gate.weight") or special):
+            done[name] = put(name.removesuffix(".weight"), x)
+        else:
+            tensors[name] = x
+    config["quantization"] = config["quantization_config"] = settings
+    return tiny.write_folder(path, config, tensors), done
+
+
+def reference(folder, quantised: dict):
+    import torch
+
+    model = tiny.load(folder)
+    state = dict(model.named_parameters())
+    with torch.no_grad():
+        for name, x in quantised.items():
+            state[name].copy_(torch.from_numpy(np.ascontiguousarray(x)))
+    return model
+
+
+def write_flashmoe(mlx, path, single: bool = False, two_bit: bool = False) -> Path:
+    """flash-moe's folder of an MLX folder. single: a file for each expert, as older versions wrote it."""
+    path = Path(path)
+    home = path / ("packed_experts_2bit" if two_bit else "packed_experts")
+    home.mkdir(parents=True)
+    raw = (Path(mlx) / "model.safetensors").read_bytes()
+    n = int.from_bytes(raw[:8], "little")
+    head = json.loads(raw[8:8 + n])
+
+    def data(name: str) -> bytes:
+        first, last = head[name]["data_offsets"]
+        return raw[8 + n + first:8 + n + last]
+
+    blob, manifest = b"", {}
+    for name in sorted(head):
+        if ".switch_mlp." not in name:
+            blob += bytes(-len(blob) % 64)
+            x = data(name)
+            manifest[name] = {"offset": len(blob), "size": len(x), "shape": head[name]["shape"], "dtype": head[name]["dtype"]}
+            blob += x
+    (path / "model_weights.bin").write_bytes(blob)
+    (path / "model_weights.json").write_text(json.dumps({"model": "x", "num_tensors": len(manifest), "tensors": manifest}))
+    config = json.loads((Path(mlx) / "config.json").read_text())
+    (path / "config.json").write_text(json.dumps(config))
+    experts = config.get("num_experts") or config["num_local_experts"]
+    for layer in range(config["num_hidden_layers"]):
+        parts = [data(f"model.layers.{layer}.mlp.switch_mlp.{p}.{kind}") for p in ("gate_proj", "up_proj", "down_proj")
+                 for kind in ("weight", "scales", "biases")]
+        records = [b"".join(x[e * len(x) // experts:(e + 1) * len(x) // experts] for x in parts) for e in range(experts)]
+        if single:
+            for e, r in enumerate(records):
+                (home / f"layer_{layer:02d}_expert_{e:04d}.bin").write_bytes(r)
+        else:
+            (home / f"layer_{layer:02d}.bin").write_bytes(b"".join(records))
+    return path
