@@ -14,6 +14,7 @@ import tinymodels as tiny
 
 from colibri_edge.convert import ConvertError, convert, packed
 from colibri_edge.convert.formats import dequantise, pack_r8, rows_to_float
+from colibri_edge.convert.outline import outline
 from colibri_edge.convert.safetensors import read_file
 from colibri_edge.file import ColibriFile
 from colibri_edge.model import Model
@@ -128,6 +129,19 @@ def test_mlx_folders_that_do_not_fit_are_refused(tmp_path, model, change, match)
     change(t, config)
     with pytest.raises(ConvertError, match=match):
         convert(tiny.write_folder(tmp_path / "bad", config, t), tmp_path / "m.colibri")
+
+
+def test_planning_reads_the_headers_of_an_mlx_folder(tmp_path, model):
+    folder, _ = mlx.write_mlx(model, tmp_path / "mlx")
+    convert(folder, tmp_path / "m.colibri")
+    planned = outline(folder)
+    with ColibriFile(tmp_path / "m.colibri") as f:
+        assert planned.complete and {n: (t.format, t.length) for n, t in f.tensors.items()} == {
+            n: (t.format, t.length) for n, t in planned.tensors.items()}
+    data = (folder / "model.safetensors").read_bytes()
+    (folder / "model.safetensors").write_bytes(data[:len(data) // 2])
+    assert not outline(folder).complete
+    assert outline(mlx.write_flashmoe(mlx.write_mlx(model, tmp_path / "again")[0], tmp_path / "flash")).complete
 
 
 @pytest.mark.parametrize("two_bit", [False, True])

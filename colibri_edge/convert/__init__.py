@@ -129,8 +129,7 @@ def _open_hf(src: Path, families):
         raise ConvertError(f"{src} has no config.json; wanted a Hugging Face model folder")
     config = safetensors.load_json_file(src / "config.json")
     family = families.for_hf(config.get("model_type"))
-    plain = {k: v for k, v in config.items() if k != "quantization" and not (k == "quantization_config" and packed.ours(config))}
-    spec = family.from_hf(HFConfig(plain))
+    spec = family.from_hf(HFConfig(packed.plain(config)))
     if flashmoe.is_folder(src):
         tensors = flashmoe.read_folder(src, config)
     else:

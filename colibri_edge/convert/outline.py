@@ -14,12 +14,13 @@ from pathlib import Path
 from .. import families
 from ..file import ColibriFile, Part, Tensor
 from ..topology import wanted
-from . import gguf, plan, safetensors
+from . import flashmoe, gguf, packed, plan, safetensors
 from .cache import resolve
 from .source import ConvertError, SourceTensor
 
 TOKENIZER_BYTES = 66        # a token of the compiled tables: 63 to 65 in those of SmolLM2 and of the demo
 DTYPES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
+WIDTHS = {"U32": 4, "U8": 1, "bf16": 2, "f16": 2, "f32": 4}      # bytes of what a quantised matrix is joined of
 INDEX = "model.safetensors.index.json"
 
 
@@ -73,6 +74,8 @@ def outline(model, quant: str | None = None) -> ColibriFile | Outline:
 
 
 def _here(t: SourceTensor) -> bool:
+    if isinstance(t, packed.Joined):
+        return all(p.offset + p.rows * p.cols * WIDTHS[p.format] <= p.file.size for p in (t.codes, t.scales, t.biases) if p)
     return not isinstance(t.file, Absent) and t.offset + t.rows * t.row_bytes <= t.file.size
 
 
@@ -98,10 +101,10 @@ def _hf(src: Path):
         raise ConvertError(f"{src} has no config.json; wanted a Hugging Face model folder")
     config = safetensors.load_json_file(src / "config.json")
     family = families.for_hf(config.get("model_type"))
-    spec = family.from_hf(HFConfig(config))
-    tensors = _index(src, config)
+    spec = family.from_hf(HFConfig(packed.plain(config)))
+    tensors = flashmoe.read_folder(src, config) if flashmoe.is_folder(src) else _index(src, config)
     if tensors is None:
-        tensors = safetensors.read_folder(src, headers=True)
+        tensors = packed.join(safetensors.read_folder(src, headers=True), config)
     if spec.topology["tied"]:
         tensors.pop("lm_head.weight", None)     # the embedding once more; convert() compares the two
     bindings = family.hf_tensors(spec, tensors)
@@ -117,6 +120,9 @@ def _index(src: Path, config: dict) -> dict | None:
         raise ConvertError(f"{src / INDEX} has no weight_map; download it again")
     if all((src / Path(str(shard)).name).is_file() for shard in set(map(str, names.values()))):
         return None
+    if any(n.endswith((".scales", "_scales")) for n in names):
+        raise ConvertError(f"{src / INDEX} names quantised matrices, of which an index tells no sizes; put the first megabytes of "
+                           "each shard beside it")
     kind = str(config.get("dtype") or config.get("torch_dtype") or "bfloat16")
     if kind not in DTYPES:
         raise ConvertError(f"config.json: dtype is {kind[:40]!r}, wanted one of {', '.join(DTYPES)}")

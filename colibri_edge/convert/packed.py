@@ -99,10 +99,11 @@ def mxfp4(name: str, codes: SourceTensor, scales: SourceTensor) -> Joined:
     return Joined(name, "mxfp4", (*lead, cols), codes.file, codes.offset, 0, codes, scales, None, 4, 32)
 
 
-def ours(config: dict) -> bool:
-    """Whether config.json's `quantization_config` says only what join() reads: MLX's settings once more, or gpt-oss' MXFP4."""
+def plain(config: dict) -> dict:
+    """config.json without what join() reads: MLX's `quantization`, and `quantization_config` where it says the same or MXFP4."""
     q = config.get("quantization_config")
-    return isinstance(q, dict) and (q == config.get("quantization") or q.get("quant_method") == "mxfp4")
+    ours = isinstance(q, dict) and (q == config.get("quantization") or q.get("quant_method") == "mxfp4")
+    return {k: v for k, v in config.items() if k != "quantization" and not (k == "quantization_config" and ours)}
 
 
 def settings(config: dict, base: str) -> tuple[str, int, int]:
