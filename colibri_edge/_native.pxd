@@ -1,5 +1,5 @@
 # The C library, for cimport: kernels.h, threads.h, base.h.
-from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 cdef extern from "colibri/base.h" nogil:
     void *cl_aligned_alloc(size_t align, size_t n) noexcept
@@ -31,6 +31,7 @@ cdef extern from "colibri/kernels.h" nogil:
         CL_FMT_f32
         CL_KV_F32
         CL_KV_F16
+        CL_KV_Q8
         CL_KV_BLOCK
         CL_ACT_SILU
         CL_ACT_GELU_TANH
@@ -54,6 +55,8 @@ cdef extern from "colibri/kernels.h" nogil:
         const float *q
         const uint8_t *k
         const uint8_t *v
+        const uint8_t *k_scale
+        const uint8_t *v_scale
         float *o
         float *scratch
         int32_t nrep
@@ -108,6 +111,7 @@ cdef extern from "colibri/kernels.h" nogil:
         int32_t block_k
         int32_t block_bytes
         int32_t int8_act
+    void cl_kv_quantize(const float *x, int32_t n, int8_t *q, size_t step, uint16_t *scale, size_t scale_step) noexcept
     int32_t cl_attn_scratch(int32_t nrep, int32_t head_dim) noexcept
     const cl_kernels *cl_get_kernels() noexcept
     const cl_kernels *cl_kernels_at(int32_t i) noexcept

@@ -10,7 +10,7 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
 from colibri_edge._native cimport (
-    CL_ACT_GELU_TANH, CL_ACT_RELU, CL_ACT_SILU, CL_KV_F16, CL_KV_F32, cl_act8, cl_aligned_alloc, cl_aligned_free, cl_attn_scratch,
+    CL_ACT_GELU_TANH, CL_ACT_RELU, CL_ACT_SILU, CL_KV_F16, CL_KV_F32, CL_KV_Q8, cl_act8, cl_aligned_alloc, cl_aligned_free, cl_attn_scratch,
     cl_dequant_row, cl_expf, cl_get_format, cl_get_kernels, cl_guard_add, cl_guard_lost, cl_guard_remove, cl_huge_alloc,
     cl_huge_free, cl_pool_free, cl_pool_new, cl_pool_run, cl_pool_threads, cl_sincos,
 )
@@ -38,7 +38,7 @@ cdef enum:
 
 STAGES = ("other", "embed", "norm", "attention projections", "attention", "router", "dispatch", "experts", "disk", "head")
 ACTIVATIONS = {"silu": CL_ACT_SILU, "gelu_tanh": CL_ACT_GELU_TANH, "relu": CL_ACT_RELU}
-KV_TYPES = {"f32": CL_KV_F32, "f16": CL_KV_F16}
+KV_TYPES = {"f32": CL_KV_F32, "f16": CL_KV_F16, "q8_0": CL_KV_Q8}
 
 
 class EngineError(RuntimeError):
@@ -475,7 +475,7 @@ cdef void guess(void *store, int32_t stack, const int32_t *experts, int32_t n) n
 cdef class Session:
     """One sequence of a Program.
 
-    ctx: positions; threads: of the pool; kv: "f32" or "f16"; chunk: tokens of one pass (prefill is cut into such chunks);
+    ctx: positions; threads: of the pool; kv: "f32", "f16" or "q8_0"; chunk: tokens of one pass (prefill is cut into such chunks);
     prefetch: of streamed experts, read those that the next layer will probably choose (core/ffn); speed only.
     plan: only say what it would take (kv_bytes, arena_bytes); such a session cannot run.
     """
@@ -531,19 +531,20 @@ cdef class Session:
     def kv_bytes_for(Program program not None, int ctx, str kv) -> int:
         """Bytes of the KV cache at that context."""
         cdef int32_t i
-        cdef int64_t total = 0, es = 2 if KV_TYPES[kv] == CL_KV_F16 else 4
+        cdef int64_t total = 0
+        cdef int32_t kind = KV_TYPES[kv]
         for i in range(program.n_layers):
-            total += _kv_layer_bytes(&program.layers[i], round_up(ctx, 8), es)
+            total += _kv_layer_bytes(&program.layers[i], round_up(ctx, 8), kind)
         return total
 
     cdef int _allocate_kv(self) except -1:
         cdef int32_t i
-        cdef int64_t es = 2 if self.kv_type == CL_KV_F16 else 4
+        cdef int64_t es = _kv_code_bytes(self.kv_type), scales
         cdef layer *l
         cdef uint8_t *at
         self.kv_bytes = 0
         for i in range(self.program.n_layers):
-            self.kv_bytes += _kv_layer_bytes(&self.program.layers[i], self.ctx, es)
+            self.kv_bytes += _kv_layer_bytes(&self.program.layers[i], self.ctx, self.kv_type)
         self.kv = <uint8_t *>cl_aligned_alloc(ALIGN, self.kv_bytes)
         self.views = <kv_view *>calloc(imax(1, self.program.n_layers), sizeof(kv_view))
         if self.kv == NULL or self.views == NULL:
@@ -552,8 +553,11 @@ cdef class Session:
         for i in range(self.program.n_layers):
             l = &self.program.layers[i]
             self.views[i].kv_type = self.kv_type
-            self.views[i].k_head = <size_t>(es * self.ctx * l.attn.head_dim)
-            self.views[i].v_head = <size_t>(es * self.ctx * round_up(l.attn.head_dim, 8))
+            scales = self.ctx * _kv_scale_bytes(self.kv_type, l.attn.head_dim)
+            self.views[i].k_codes = <size_t>(es * self.ctx * l.attn.head_dim)
+            self.views[i].v_codes = <size_t>(es * self.ctx * round_up(l.attn.head_dim, 8))
+            self.views[i].k_head = self.views[i].k_codes + scales
+            self.views[i].v_head = self.views[i].v_codes + scales
             self.views[i].k = at
             at += self.views[i].k_head * l.attn.kv_heads
             self.views[i].v = at
@@ -1008,8 +1012,18 @@ cdef class Session:
         return [{name: self.ns[(n + 1) * ST_COUNT + i] * 1e-9 for i, name in enumerate(STAGES)} for n in range(self.program.n_layers)]
 
 
-cdef int64_t _kv_layer_bytes(const layer *l, int64_t ctx, int64_t es) noexcept nogil:
-    return es * ctx * l.attn.kv_heads * (l.attn.head_dim + round_up(l.attn.head_dim, 8))
+cdef int64_t _kv_code_bytes(int32_t kind) noexcept nogil:
+    return 1 if kind == CL_KV_Q8 else 2 if kind == CL_KV_F16 else 4
+
+
+cdef int64_t _kv_scale_bytes(int32_t kind, int32_t head_dim) noexcept nogil:
+    """Of one position of one head's keys, or values."""
+    return 2 * ((head_dim + 31) / 32) if kind == CL_KV_Q8 else 0
+
+
+cdef int64_t _kv_layer_bytes(const layer *l, int64_t ctx, int32_t kind) noexcept nogil:
+    return ctx * l.attn.kv_heads * (_kv_code_bytes(kind) * (l.attn.head_dim + round_up(l.attn.head_dim, 8))
+                                    + 2 * _kv_scale_bytes(kind, l.attn.head_dim))
 
 
 cdef void *_take(uint8_t *base, int64_t *n, int64_t nbytes) noexcept nogil:

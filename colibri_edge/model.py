@@ -132,8 +132,8 @@ class Model:
 
         threads: default, the physical cores that this process may use. ram: ceiling in bytes or such as "2GiB"; a model that does
         not fit is refused before anything is loaded. ctx: positions, default the smaller of 4,096 and the model's own.
-        kv: "f32", "f16", or "auto": float32 for float weights, float16 for quantised ones. chunk: tokens of one prefill pass
-        (default: 256, and 512 where experts are streamed and the buffers are worth it).
+        kv: "f32", "f16", "q8_0" (half the memory of f16), or "auto": float32 for float weights, float16 for quantised ones.
+        chunk: tokens of one prefill pass (default: 256, and 512 where experts are streamed and the buffers are worth it).
         weights: "map" (instant start), "ram" (copied into huge pages first) or "auto": mapped where all of it fits the ceiling, else
         the routed experts are streamed from disk. Without ram= the ceiling is the memory that is free, cgroup limits included.
         policy: which expert leaves memory, "next", "lfu" or "lru" (core/store); prefetch: read what the next layer will probably
@@ -154,8 +154,8 @@ class Model:
             raise ValueError(f"ctx is {ctx}, wanted 1 to {program.context}, the context that the model was made for")
         if kv == "auto":
             kv = default_kv(program)
-        elif kv not in ("f32", "f16"):
-            raise ValueError(f"kv is {kv!r}, wanted 'auto', 'f32' or 'f16'")
+        elif kv not in ("f32", "f16", "q8_0"):
+            raise ValueError(f"kv is {kv!r}, wanted 'auto', 'f32', 'f16' or 'q8_0'")
         if policy not in POLICIES:
             raise ValueError(f"policy is {policy!r}, wanted one of {', '.join(POLICIES)}")
         if weights not in ("auto", "map", "ram"):

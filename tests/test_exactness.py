@@ -28,7 +28,7 @@ def model(request, tmp_path_factory):
     return request.param, write(tmp_path_factory.mktemp("golden"), request.param)
 
 
-@pytest.mark.parametrize("kv", ["f32", "f16"])
+@pytest.mark.parametrize("kv", golden.KV)
 def test_golden_logits(model, kv):
     fmt, path = model
     assert golden.logits_hash(path, kv=kv) == WANT[f"{fmt}/{kv}"]

@@ -35,7 +35,7 @@ def add_arguments(p) -> None:
     p.add_argument("-t", "--threads", type=whole(1, MAX_THREADS), metavar="THREADS", help="threads (default: what pays here)")
     p.add_argument("-r", "--repetitions", type=whole(1, 1000), default=3, metavar="R", help="counted repetitions (default 3)")
     p.add_argument("--chunk", type=whole(1), default=512, metavar="N", help="tokens of one prefill pass (default 512)")
-    p.add_argument("--kv", choices=("auto", "f32", "f16"), default="auto", help="type of the KV cache")
+    p.add_argument("--kv", choices=("auto", "f32", "f16", "q8_0"), default="auto", help="type of the KV cache")
     p.add_argument("--weights", choices=("auto", "map", "ram"), default="auto", help="read weights in place or from huge pages")
     p.add_argument("--ram", type=size, metavar="SIZE", help="ceiling on memory, such as 2GiB")
     p.add_argument("--moe-only", action="store_true", help="the experts' forward pass alone: no attention, no output matrix")

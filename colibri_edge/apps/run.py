@@ -106,7 +106,7 @@ def _machine_arguments(g) -> None:
                    help="context: most tokens of prompt and answer (default: the model's own, at most 4096)")
     g.add_argument("--weights", choices=("auto", "map", "ram"), default="auto",
                    help="read the weights where the file is mapped (instant start), or copy them into huge pages first")
-    g.add_argument("--kv", choices=("auto", "f32", "f16"), default="auto",
+    g.add_argument("--kv", choices=("auto", "f32", "f16", "q8_0"), default="auto",
                    help="numbers kept for earlier tokens (default auto: f32 for float weights, f16 for quantised ones)")
 
 

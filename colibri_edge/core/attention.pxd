@@ -34,12 +34,15 @@ ctypedef struct attn_layer:
     float norm_eps
     int32_t slot                     # which layer of the KV cache
 
-# One layer's keys [kv_heads][ctx/8][head_dim][8] and values [kv_heads][ctx][v_stride], of kv_type.
+# One layer's keys [kv_heads][ctx/8][head_dim][8] and values [kv_heads][ctx][v_stride], of kv_type. q8: the scales of a head stand
+# behind its codes, halves [ctx/8][head_dim/32 rounded up][8] and [ctx][head_dim/32 rounded up].
 ctypedef struct kv_view:
     uint8_t *k
     uint8_t *v
     size_t k_head                    # bytes of one head's keys
     size_t v_head
+    size_t k_codes                   # q8: bytes of one head's codes, after which its scales stand
+    size_t v_codes
     int32_t kv_type
 
 ctypedef struct attn_buffers:

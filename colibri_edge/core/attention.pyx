@@ -5,10 +5,10 @@ Owns: the layout of cached keys (interleaved by eight positions) and values. The
 (docs/numerics.md): blocks of 64 absolute positions, merged in rising order, so any chunking gives the same bits.
 Rotary embedding: Su et al. 2021 (arXiv:2104.09864) in the half-split form; grouped queries: Ainslie et al. 2023.
 """
-from libc.stdint cimport int32_t, uint16_t
+from libc.stdint cimport int8_t, int32_t, uint16_t
 from libc.string cimport memcpy
 
-from colibri_edge._native cimport CL_KV_F16, cl_attn_args, cl_f32_f16, cl_pool_run
+from colibri_edge._native cimport CL_KV_F16, CL_KV_Q8, cl_attn_args, cl_f32_f16, cl_kv_quantize, cl_pool_run
 from colibri_edge.core.runtime cimport imax, imin, round_up, runtime
 
 cdef enum:
@@ -34,6 +34,9 @@ cdef void store_key(const pass_t *p, int32_t head, int32_t pos, const float *k) 
         h = <uint16_t *>(p.kv.k + at) + (<size_t>(pos / 8) * hd) * 8 + pos % 8
         for d in range(hd):
             h[8 * d] = cl_f32_f16(k[d])
+    elif p.kv.kv_type == CL_KV_Q8:
+        h = <uint16_t *>(p.kv.k + at + p.kv.k_codes) + <size_t>(pos / 8) * ((hd + 31) / 32) * 8 + pos % 8
+        cl_kv_quantize(k, hd, <int8_t *>(p.kv.k + at) + <size_t>(pos / 8) * hd * 8 + pos % 8, 8, h, 8)
     else:
         f = <float *>(p.kv.k + at) + (<size_t>(pos / 8) * hd) * 8 + pos % 8
         for d in range(hd):
@@ -48,6 +51,9 @@ cdef void store_value(const pass_t *p, int32_t head, int32_t pos, const float *v
         h = <uint16_t *>(p.kv.v + at) + <size_t>pos * vs
         for d in range(hd):
             h[d] = cl_f32_f16(v[d])
+    elif p.kv.kv_type == CL_KV_Q8:
+        h = <uint16_t *>(p.kv.v + at + p.kv.v_codes) + <size_t>pos * ((hd + 31) / 32)
+        cl_kv_quantize(v, hd, <int8_t *>(p.kv.v + at) + <size_t>pos * vs, 1, h, 1)
     else:
         memcpy(<float *>(p.kv.v + at) + <size_t>pos * vs, v, hd * sizeof(float))
 
@@ -94,6 +100,8 @@ cdef void attend_chunk(void *ctx, int32_t chunk, int32_t worker) noexcept nogil:
     cdef cl_attn_args a
     a.k = p.kv.k + <size_t>head * p.kv.k_head
     a.v = p.kv.v + <size_t>head * p.kv.v_head
+    a.k_scale = a.k + p.kv.k_codes
+    a.v_scale = a.v + p.kv.v_codes
     a.scratch = <float *>p.rt.scratch[worker]
     a.nrep = nrep
     a.head_dim = l.head_dim

@@ -84,6 +84,26 @@ uint64_t cl_matrix_bytes(int32_t format, int64_t rows, int64_t cols) {
     return (uint64_t)((rows + 7) / 8) * (uint64_t)((cols + f->block_k - 1) / f->block_k) * (uint64_t)f->block_bytes;
 }
 
+void cl_kv_quantize(const float *x, int32_t n, int8_t *q, size_t step, uint16_t *scale, size_t scale_step) {
+    const float magic = 12582912.0f; /* 1.5 x 2^23: adding it leaves no fraction bits */
+    for (int32_t b = 0; b < n; b += 32, scale += scale_step) {
+        float top = 0.0f;
+        for (int32_t i = b; i < CL_MIN(b + 32, n); i++) {
+            float a = x[i] < 0.0f ? -x[i] : x[i];
+            top = a > top ? a : top;
+        }
+        top /= 127.0f;
+        *scale = cl_f32_f16(top < 65504.0f ? top : 65504.0f);
+        const float d = cl_f16_f32(*scale), inverse = d > 0.0f ? 1.0f / d : 0.0f;
+        for (int32_t i = b; i < CL_MIN(b + 32, n); i++) {
+            float c = x[i] * inverse;
+            c = c > 127.0f ? 127.0f : c > -127.0f ? c : -127.0f;
+            c = c + magic;
+            q[(size_t)i * step] = (int8_t)(int32_t)(c - magic);
+        }
+    }
+}
+
 void cl_dequant_row(int32_t format, const uint8_t *w, int64_t row, int64_t cols, float *out) {
     const cl_format *f = cl_get_format(format);
     int64_t nblk = (cols + f->block_k - 1) / f->block_k;

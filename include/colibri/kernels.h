@@ -43,7 +43,7 @@ typedef struct {
 } cl_rowmm_args;
 
 enum { CL_ACT_SILU = 0, CL_ACT_GELU_TANH = 1, CL_ACT_RELU = 2 };
-enum { CL_KV_F32 = 0, CL_KV_F16 = 1 };
+enum { CL_KV_F32 = 0, CL_KV_F16 = 1, CL_KV_Q8 = 2 }; /* q8: int8 codes, one float16 scale for 32 channels of a position */
 enum { CL_KV_BLOCK = 64 }; /* positions that share one softmax maximum; blocks are aligned to absolute positions */
 
 /* One (token, kv head): heads h < nrep share the keys. Positions lo..hi-1 are seen. */
@@ -51,6 +51,8 @@ typedef struct {
     const float *q;       /* [nrep][head_dim] */
     const uint8_t *k;     /* [positions/8][head_dim][8] of the kv type */
     const uint8_t *v;     /* [positions][v_stride] of the kv type; v_stride = head_dim rounded up to 8 */
+    const uint8_t *k_scale; /* q8: half [positions/8][head_dim/32 rounded up][8] */
+    const uint8_t *v_scale; /* q8: half [positions][head_dim/32 rounded up] */
     float *o;             /* [nrep][head_dim] */
     float *scratch;       /* cl_attn_scratch(nrep, head_dim) floats */
     int32_t nrep, head_dim, lo, hi, kv_type;
@@ -88,6 +90,10 @@ typedef struct {
 CL_INLINE int32_t cl_attn_scratch(int32_t nrep, int32_t head_dim) {
     return nrep * (CL_KV_BLOCK + 2 * CL_ROUND_UP(head_dim, 8) + 16);
 }
+
+/* n channels of one position as q8: code i at q[i * step], the scale of channels 32b .. 32b+31 at scale[b * scale_step].
+   d = half(max |x| / 127), code = round to even(x * (1 / d)) held in -127 .. 127; all zero where d is zero. */
+CL_API void cl_kv_quantize(const float *x, int32_t n, int8_t *q, size_t step, uint16_t *scale, size_t scale_step);
 
 typedef struct {
     const char *name;

@@ -143,23 +143,26 @@ static void check_attention(void) {
     for (size_t d = 0; d < sizeof dims / sizeof *dims; d++)
         for (size_t h = 0; h < sizeof his / sizeof *his; h++)
             for (int32_t nrep = 1; nrep <= 9; nrep++)
-                for (int32_t kv = 0; kv < 2; kv++) {
+                for (int32_t kv = 0; kv < 3; kv++) {
                     int32_t hd = dims[d], vs = CL_ROUND_UP(hd, 8), hi = his[h], lo = (rnd() & 1) ? 0 : (int32_t)(rnd() % (uint32_t)hi), np = CL_ROUND_UP(hi, 8);
-                    size_t nk = (size_t)(np * hd), nv = (size_t)(np * vs), es = kv == CL_KV_F16 ? 2 : 4;
+                    size_t nk = (size_t)(np * hd), nv = (size_t)(np * vs), es = kv == CL_KV_F16 ? 2 : kv == CL_KV_Q8 ? 1 : 4;
+                    size_t nks = (size_t)(np * ((hd + 31) / 32));
                     uint8_t *kk = (uint8_t *)mem(nk * es), *vv = (uint8_t *)mem(nv * es);
                     float *q = (float *)mem(sizeof(float) * (size_t)(nrep * hd)), *o0 = (float *)mem(sizeof(float) * (size_t)(nrep * hd)),
                           *o1 = (float *)mem(sizeof(float) * (size_t)(nrep * hd)), *s = (float *)mem(sizeof(float) * (size_t)cl_attn_scratch(nrep, hd));
                     float sinks[16];
                     fill_floats(q, nrep * hd, MODE_RANDOM);
                     fill_floats(sinks, 16, MODE_RANDOM);
-                    for (size_t i = 0; i < nk; i++) { float v = frand(); uint16_t u = cl_f32_f16(v); memcpy(kk + i * es, kv ? (void *)&u : (void *)&v, es); }
-                    for (size_t i = 0; i < nv; i++) { float v = frand(); uint16_t u = cl_f32_f16(v); memcpy(vv + i * es, kv ? (void *)&u : (void *)&v, es); }
-                    cl_attn_args a = {q, kk, vv, o0, s, nrep, hd, lo, hi, kv, 0.11f, (rnd() & 3) ? 0.0f : 30.0f, (rnd() & 1) ? NULL : sinks};
+                    for (size_t i = 0; i < nk; i++) { float v = frand(); uint16_t u = cl_f32_f16(v); int8_t c = (int8_t)rnd(); memcpy(kk + i * es, kv == CL_KV_Q8 ? (void *)&c : kv ? (void *)&u : (void *)&v, es); }
+                    for (size_t i = 0; i < nv; i++) { float v = frand(); uint16_t u = cl_f32_f16(v); int8_t c = (int8_t)rnd(); memcpy(vv + i * es, kv == CL_KV_Q8 ? (void *)&c : kv ? (void *)&u : (void *)&v, es); }
+                    uint16_t *scales = (uint16_t *)mem(sizeof(uint16_t) * nks * 2);
+                    for (size_t i = 0; i < 2 * nks; i++) scales[i] = (uint16_t)(half_rand() & 0x7FFFu);
+                    cl_attn_args a = {q, kk, vv, (uint8_t *)scales, (uint8_t *)(scales + nks), o0, s, nrep, hd, lo, hi, kv, 0.11f, (rnd() & 3) ? 0.0f : 30.0f, (rnd() & 1) ? NULL : sinks};
                     ref->attention(&a);
                     a.o = o1;
                     k->attention(&a);
-                    same(o0, o1, sizeof(float) * (size_t)(nrep * hd), "attention", hd, hi, nrep * 2 + kv);
-                    cl_aligned_free(kk); cl_aligned_free(vv); cl_aligned_free(q); cl_aligned_free(o0); cl_aligned_free(o1); cl_aligned_free(s);
+                    same(o0, o1, sizeof(float) * (size_t)(nrep * hd), "attention", hd, hi, nrep * 3 + kv);
+                    cl_aligned_free(kk); cl_aligned_free(vv); cl_aligned_free(q); cl_aligned_free(o0); cl_aligned_free(o1); cl_aligned_free(s); cl_aligned_free(scales);
                 }
 }
 

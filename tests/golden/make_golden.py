@@ -22,6 +22,7 @@ from colibri_edge.model import Model
 from colibri_edge.topology import FORMATS
 
 HERE = Path(__file__).parent
+KV = ("f32", "f16", "q8_0")
 TOKENS = 70  # more than one block of 64 positions
 
 
@@ -89,7 +90,7 @@ def hashes(formats=None) -> dict[str, str]:
     with tempfile.TemporaryDirectory() as folder:
         for fmt in formats or FORMATS:
             path = write_model(folder, fmt)
-            for kv in ("f32", "f16"):
+            for kv in KV:
                 out[f"{fmt}/{kv}"] = logits_hash(path, kv=kv)
         for name in () if formats else family_topologies():
             path = write_family(folder, name)

@@ -18,6 +18,7 @@ CL_INLINE v8 v8_load_e8m0_half(const void *p) {
     return _mm256_castsi256_ps(_mm256_max_epi32(_mm256_slli_epi32(_mm256_sub_epi32(e, one), 23),
                                                 _mm256_slli_epi32(_mm256_add_epi32(_mm256_min_epi32(e, one), one), 21)));
 }
+CL_INLINE v8 v8_load_i8(const void *p) { return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p))); }
 CL_INLINE v8 v8_add(v8 x, v8 y) { return _mm256_add_ps(x, y); }
 CL_INLINE v8 v8_sub(v8 x, v8 y) { return _mm256_sub_ps(x, y); }
 CL_INLINE v8 v8_mul(v8 x, v8 y) { return _mm256_mul_ps(x, y); }

@@ -27,6 +27,10 @@ CL_INLINE v8 v8_load_e8m0_half(const void *p) {
     const int16x8_t e = vreinterpretq_s16_u16(vmovl_u8(vld1_u8((const uint8_t *)p)));
     return v8_mk(v8_e8m0_half4(vmovl_s16(vget_low_s16(e))), v8_e8m0_half4(vmovl_high_s16(e)));
 }
+CL_INLINE v8 v8_load_i8(const void *p) {
+    const int16x8_t i = vmovl_s8(vld1_s8((const int8_t *)p));
+    return v8_mk(vcvtq_f32_s32(vmovl_s16(vget_low_s16(i))), vcvtq_f32_s32(vmovl_high_s16(i)));
+}
 CL_INLINE v8 v8_add(v8 x, v8 y) { return v8_mk(vaddq_f32(x.l, y.l), vaddq_f32(x.h, y.h)); }
 CL_INLINE v8 v8_sub(v8 x, v8 y) { return v8_mk(vsubq_f32(x.l, y.l), vsubq_f32(x.h, y.h)); }
 CL_INLINE v8 v8_mul(v8 x, v8 y) { return v8_mk(vmulq_f32(x.l, y.l), vmulq_f32(x.h, y.h)); }

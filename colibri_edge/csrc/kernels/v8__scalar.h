@@ -12,6 +12,7 @@ CL_INLINE void v8_store(float *p, v8 x) { memcpy(p, &x, 32); }
 CL_INLINE v8 v8_set1(float f) { v8 r; V8_MAP(f); return r; }
 CL_INLINE v8 v8_load_f16(const void *p) { v8 r; const uint8_t *b = (const uint8_t *)p; V8_MAP(cl_f16_f32(cl_load_u16(b + 2 * i_))); return r; }
 CL_INLINE v8 v8_load_bf16(const void *p) { v8 r; const uint8_t *b = (const uint8_t *)p; V8_MAP(cl_bf16_f32(cl_load_u16(b + 2 * i_))); return r; }
+CL_INLINE v8 v8_load_i8(const void *p) { v8 r; const int8_t *b = (const int8_t *)p; V8_MAP((float)b[i_]); return r; }
 CL_INLINE v8 v8_add(v8 x, v8 y) { v8 r; V8_MAP(x.a[i_] + y.a[i_]); return r; }
 CL_INLINE v8 v8_sub(v8 x, v8 y) { v8 r; V8_MAP(x.a[i_] - y.a[i_]); return r; }
 CL_INLINE v8 v8_mul(v8 x, v8 y) { v8 r; V8_MAP(x.a[i_] * y.a[i_]); return r; }
