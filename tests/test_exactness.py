@@ -41,6 +41,13 @@ def test_threads_and_chunks(model, threads, chunk):
     assert golden.logits_hash(path, kv="f16", threads=threads, chunk=chunk) == WANT[f"{fmt}/f16"]
 
 
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("chunk", [1, 7, 256])
+def test_a_q8_cache_under_any_split(tmp_path, threads, chunk):
+    path = golden.write_model(tmp_path, "q4_k")
+    assert golden.logits_hash(path, kv="q8_0", threads=threads, chunk=chunk) == WANT["q4_k/q8_0"]
+
+
 @pytest.mark.parametrize("isa", available_isas())
 def test_every_isa_of_this_machine(isa):
     done = subprocess.run([sys.executable, golden.__file__, "--check"], env={**os.environ, "COLIBRI_EDGE_ISA": isa},

@@ -70,6 +70,17 @@ def relative(got: np.ndarray, want: np.ndarray) -> np.ndarray:
     return np.linalg.norm(got - want, axis=1) / np.linalg.norm(want, axis=1)
 
 
+@pytest.mark.parametrize("name", ["llama-llama3", "qwen3-yarn", "qwen3_moe-top2"])
+def test_a_q8_cache_is_near_transformers_and_half_as_large(name):
+    """Heads of 12, 20 and 32 channels: whole blocks of 32 channels and shorter ones."""
+    path = convert(folder(name), _root / f"{name}.kv.colibri", "f32").path
+    small, half = engine(path, kv="q8_0"), engine(path, kv="f16")
+    error = relative(small.logits(PROMPT), tiny.reference_logits(reference(name), PROMPT))
+    print(f"{name}: median {np.median(error):.1e}, worst {error.max():.1e}")
+    assert 1e-5 < np.median(error) <= 2e-2
+    assert small.session.kv_bytes < (0.6 if name != "llama-llama3" else 0.65) * half.session.kv_bytes
+
+
 # -- configuration to topology -----------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("t", tiny.TINY, ids=lambda t: t.name)
