@@ -122,7 +122,7 @@ SINKS = {
 }
 SECTIONS = {
     "model": {"file": (text, Required), "ram": (size, None), "ctx": (whole(16), None), "threads": (whole(1, 256), None),
-              "kv": (choice("auto", "f32", "f16"), "auto"), "chunk": (whole(1, 4096), None)},
+              "kv": (choice("auto", "f32", "f16", "q8_0"), "auto"), "chunk": (whole(1, 4096), None)},
     "prompt": {"text": (text, None), "file": (text, None), "system": (text, None), "raw": (flag, False)},
     "answer": {"max_tokens": (whole(1), 256), "deadline": (seconds, None), "schema": (text, None), "stop": (texts, []),
                "temperature": (real(0, 1e6), None), "top_p": (real(0, 1), None), "top_k": (whole(0), None), "min_p": (real(0, 1), None),
