@@ -67,6 +67,33 @@ def test_gpt_oss_blocks_are_unpacked_as_transformers_does(tmp_path):
     assert np.array_equal(got, want.numpy().swapaxes(1, 2))         # transformers turns the matrices round
 
 
+def test_gpt_oss_keeps_its_experts_and_says_what_the_dequantised_weights_say(tmp_path):
+    import gguf
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    src = tiny.build(tiny.BY_NAME["gpt_oss-wide"], tmp_path / "hf")
+    state, weights = load_file(src / "model.safetensors"), {}
+    for name in [n for n in state if n.endswith(("gate_up_proj", "down_proj")) and ".experts." in n]:
+        w = np.ascontiguousarray(state.pop(name).float().numpy().swapaxes(1, 2))
+        raw = gguf.quants.quantize(w, gguf.GGMLQuantizationType.MXFP4)
+        weights[name] = gguf.quants.dequantize(raw, gguf.GGMLQuantizationType.MXFP4).swapaxes(1, 2)
+        raw = raw.reshape(*w.shape[:2], -1, 17)
+        codes = np.concatenate([raw[..., 1:] & 15, raw[..., 1:] >> 4], axis=-1)            # columns in their order
+        state[name + "_blocks"] = torch.from_numpy(codes[..., 0::2] | codes[..., 1::2] << 4)
+        state[name + "_scales"] = torch.from_numpy(np.ascontiguousarray(raw[..., 0]))
+    folder = tmp_path / "mxfp4"
+    folder.mkdir()
+    config = json.loads((src / "config.json").read_text())
+    config["quantization_config"] = {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]}
+    (folder / "config.json").write_text(json.dumps(config))
+    save_file(state, folder / "model.safetensors", {"format": "pt"})
+    report = convert(folder, tmp_path / "m.colibri", "q8_0")
+    assert report.became["mxfp4"].keys() == {"mxfp4"}
+    median, far = close(tmp_path / "m.colibri", mlx.reference(src, weights))
+    assert median <= 2e-2 and far <= 0.1, (median, far)
+
+
 def close(path, reference) -> tuple[float, float]:
     """(median, share of positions over 2 %) of the relative error of the logits."""
     want = tiny.reference_logits(reference, PROMPT)

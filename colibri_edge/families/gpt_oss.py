@@ -86,8 +86,11 @@ def hf_tensors(spec: Spec, tensors: dict) -> dict:
 def _hf_experts(b: names.Binder, at: str, name: str, shape: tuple[int, ...]) -> dict:
     count, inter, hidden = shape
     at += "mlp.experts."
-    both = table.Transposed(b.take(at + "gate_up_proj", (count, hidden, 2 * inter), name))
-    down = table.Transposed(b.take(at + "down_proj", (count, inter, hidden), name))
+    if b.has(at + "down_proj") and b.tensors[at + "down_proj"].format == "mxfp4":        # convert/packed.py: rows as we have them
+        both, down = b.take(at + "gate_up_proj", (count, 2 * inter, hidden), name), b.take(at + "down_proj", (count, hidden, inter), name)
+    else:
+        both = table.Transposed(b.take(at + "gate_up_proj", (count, hidden, 2 * inter), name))
+        down = table.Transposed(b.take(at + "down_proj", (count, inter, hidden), name))
     bias, down_bias = b.take(at + "gate_up_proj_bias", (count, 2 * inter), name), b.take(at + "down_proj_bias", (count, hidden), name)
     even = np.arange(0, 2 * inter, 2)
     every = range(count)

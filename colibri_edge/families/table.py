@@ -55,7 +55,7 @@ class Transposed:
     def __init__(self, source: SourceTensor):
         count, cols, rows = source.shape
         self.source, self.name, self.format, self.file = source, source.name, source.format, source.file
-        self.shape, self.cols, self.rows = (count, rows, cols), cols, count * rows
+        self.shape, self.cols, self.rows, self.kept = (count, rows, cols), cols, count * rows, source.kept
         _ = source.row_bytes                    # refuses formats nobody knows, by name
         self.row_bytes = cols * FLOATS[self.format].itemsize
         self._kept: dict[int, np.ndarray] = {}
