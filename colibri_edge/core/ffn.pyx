@@ -262,7 +262,7 @@ cdef void add_moments(runtime *rt, const ffn_layer *l, const ffn_buffers *b, int
     cdef int32_t hidden = l.router.cols, inter = l.routed.intermediate, i, j, c
     cdef const float *x
     for i in range(nt):
-        x = b.input.x + <size_t>i * b.input.ldx
+        x = b.routed.x + <size_t>i * b.routed.ldx
         for c in range(hidden):
             sums[c] += x[c] * x[c]
     for i in range(b.groups.n):
