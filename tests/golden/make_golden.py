@@ -94,7 +94,7 @@ def hashes(formats=None) -> dict[str, str]:
                 out[f"{fmt}/{kv}"] = logits_hash(path, kv=kv)
         for name in () if formats else family_topologies():
             path = write_family(folder, name)
-            for kv in ("f32", "f16"):
+            for kv in KV:
                 out[f"{name}/{kv}"] = logits_hash(path, kv=kv)
     return out
 
