@@ -6,6 +6,7 @@ cdef extern from "colibri/base.h" nogil:
     void cl_aligned_free(void *p) noexcept
     uint8_t *cl_huge_alloc(size_t n) noexcept
     void cl_huge_free(uint8_t *p, size_t n) noexcept
+    size_t cl_huge_settle(const uint8_t *p, size_t n, size_t huge) noexcept
     uint32_t cl_crc32c(uint32_t crc, const void *data, size_t n) noexcept
     float cl_f16_f32(unsigned short h) noexcept
     unsigned short cl_f32_f16(float f) noexcept

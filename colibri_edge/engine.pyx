@@ -12,7 +12,7 @@ from libc.string cimport memcpy, memset
 from colibri_edge._native cimport (
     CL_ACT_GELU_TANH, CL_ACT_RELU, CL_ACT_SILU, CL_KV_F16, CL_KV_F32, CL_KV_Q8, cl_act8, cl_aligned_alloc, cl_aligned_free, cl_attn_scratch,
     cl_dequant_row, cl_expf, cl_get_format, cl_get_kernels, cl_guard_add, cl_guard_lost, cl_guard_remove, cl_huge_alloc,
-    cl_huge_free, cl_pool_free, cl_pool_new, cl_pool_run, cl_pool_threads, cl_sincos,
+    cl_huge_free, cl_huge_settle, cl_pool_free, cl_pool_new, cl_pool_run, cl_pool_threads, cl_sincos,
 )
 from colibri_edge.core.attention cimport QK_FULL, QK_HEAD, QK_NONE, attend
 from colibri_edge.core.dispatch cimport groups_bytes, groups_init
@@ -134,6 +134,25 @@ cdef class Program:
         free(self.ropes)
         free(self.single)
         cl_huge_free(self.image, self.image_bytes)
+
+    def settle(self) -> bool:
+        """Moves mapped weights into huge pages, in place, while sessions may go on; afterwards `weights` is "ram".
+
+        False where they are not mapped, the system has no huge pages to give, or memory ran out (what was moved stays so). Takes the
+        time to copy the file once. The bytes are those that the mapping showed.
+        """
+        from colibri_edge import limits
+
+        cdef size_t huge = limits.huge_page_bytes(), n = self.file.size
+        if self.weights != "map" or not huge or self.mapped == NULL or n < 2 * huge:
+            return False
+        cdef size_t moved
+        with nogil:
+            moved = cl_huge_settle(self.mapped, n, huge)
+        if moved + 2 * huge < n:
+            return False
+        self.weights = "ram"
+        return True
 
     cdef int _load_image(self, file) except -1:
         """The whole file in anonymous memory, in huge pages where the system gives them."""

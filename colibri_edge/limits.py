@@ -61,6 +61,14 @@ def default_threads() -> int:
     return _native.default_threads(cpu_quota_millicores() or 0)
 
 
+def huge_page_bytes(folder: Path = Path("/sys/kernel/mm/transparent_hugepage")) -> int:
+    """Size of a huge page that the system gives where a program asks for it; 0 where it gives none."""
+    if "[never]" in (_read(folder / "enabled") or "[never]"):
+        return 0
+    size = _read(folder / "hpage_pmd_size") or ""
+    return int(size) if size.isdigit() and int(size) & (int(size) - 1) == 0 else 0
+
+
 def memory_limit_bytes(root: Path = _ROOT, proc: Path = Path("/proc/self/cgroup")) -> int | None:
     """The least memory limit of the cgroup and its parents, in bytes; None without one ("max" and v1's huge number mean none)."""
     found = []

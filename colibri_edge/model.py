@@ -6,6 +6,7 @@ Refuses: prompts longer than the context, sampling settings out of range, chat w
 """
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from colibri_edge.engine import Program, Session
 from colibri_edge.file import ColibriFile
 
 DEFAULT_CONTEXT = 4096
+SETTLE_FROM = 64 << 20      # bytes of a file from which huge pages are worth the copy
+SETTLE_SHARE = 0.75         # of the ceiling: anonymous memory cannot be dropped as a mapped file's pages can
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,8 @@ class Generation(Iterator):
             else:
                 token = constraint.sample(logits, sampler, min(max_tokens - len(self.tokens), session.ctx - session.pos + 1))
             now = time.perf_counter()
+            if first is None:
+                model.settle(wait=False)
             first = first or now
             self.ttft_s = first - start
             self.decode_s = now - first
@@ -118,6 +123,7 @@ class Model:
         self.program = program
         self.session = session
         self._fed: list[int] = []
+        self._settles = False
         self._usage: usage.Usage | None = None
         self._saved_passes = 0
         self._tokenizer = None
@@ -134,8 +140,9 @@ class Model:
         not fit is refused before anything is loaded. ctx: positions, default the smaller of 4,096 and the model's own.
         kv: "f32", "f16", "q8_0" (half the memory of f16), or "auto": float32 for float weights, float16 for quantised ones.
         chunk: tokens of one prefill pass (default: 256, and 512 where experts are streamed and the buffers are worth it).
-        weights: "map" (instant start), "ram" (copied into huge pages first) or "auto": mapped where all of it fits the ceiling, else
-        the routed experts are streamed from disk. Without ram= the ceiling is the memory that is free, cgroup limits included.
+        weights: "map" (instant start), "ram" (copied into huge pages first) or "auto": where all of it fits the ceiling, mapped at
+        first and, with memory to spare, moved into huge pages behind the first answer (settle); else the routed experts are streamed
+        from disk. Without ram= the ceiling is the memory that is free, cgroup limits included.
         policy: which expert leaves memory, "next", "lfu" or "lru" (core/store); prefetch: read what the next layer will probably
         choose; learn: begin with the counts of `MODEL.usage` where that file is there (see save_usage). These three change speed,
         never results.
@@ -162,13 +169,16 @@ class Model:
             raise ValueError(f"weights is {weights!r}, wanted 'auto', 'map' or 'ram'")
         threads = threads or limits.default_threads()
         ceiling = limits.parse_bytes(ram) if ram is not None else limits.available_bytes()
+        settles = False
         if ceiling is not None and weights == "auto":
             placed = budget.place(file, program, ctx=ctx, kv=kv, chunk=chunk, threads=threads, ram=ceiling)
             chunk = placed.chunk
+            settles = placed.weights == "map" and SETTLE_FROM <= file.size <= SETTLE_SHARE * ceiling
             if placed.weights == "stream":
                 program = Program(file, "stream", placed.slots, policy, embed_rows=placed.embed_rows)
         program.verify_resident()
         model = cls(file, program, Session(program, ctx, threads, kv, chunk or budget.PREFILL_CHUNK, prefetch=prefetch))
+        model._settles = settles
         if program.weights == "stream" and learn:
             model._learn()
         return model
@@ -228,6 +238,17 @@ class Model:
         """Uses of routed experts found in memory and read from disk, reads ahead of need, bytes read, seconds that threads waited
         (core/store)."""
         return self.program.store.stats()
+
+    def settle(self, wait: bool = True) -> None:
+        """Moves mapped weights into huge pages where "auto" found memory for it: decode then runs at the memory's rate, not at that of
+        page tables. An answer does this by itself after its first token, in a thread; with wait, it is done on return. Once only."""
+        if not self._settles:
+            return
+        self._settles = False
+        if wait:
+            self.program.settle()
+        else:
+            threading.Thread(target=self.program.settle, name="huge pages", daemon=True).start()
 
     def reset(self) -> None:
         """Forgets the sequence."""

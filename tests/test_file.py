@@ -313,3 +313,38 @@ def test_crc32c_rate():
         start = time.perf_counter()
         f(data)
         print(f"{f.__name__}: {data.nbytes / 1e6 / (time.perf_counter() - start):.0f} MB/s")
+
+
+def test_huge_pages_take_a_mappings_place(tmp_path):
+    """cl_huge_settle through Program.settle: same bytes at the same addresses, also for a reader that does not wait."""
+    import sys
+    import threading
+
+    from colibri_edge import limits
+    from colibri_edge.convert import synthetic
+    from colibri_edge.engine import Program, Session
+    from colibri_edge.file import ColibriFile
+
+    path = tmp_path / "big.colibri"
+    shape = dict(hidden=256, layers=2, heads=4, kv_heads=2, head_dim=64, experts=16, top_k=2, intermediate=512, vocab=4096)
+    synthetic.write_random(path, synthetic.topology(**shape), "q8_0", seed=3)
+    file = ColibriFile(path)
+    program = Program(file, "map")
+    session = Session(program, 64, 2)
+    tokens = [(7 * i) % 4096 for i in range(24)]
+
+    def logits():
+        session.rewind(0)
+        for t in tokens:
+            session.feed((t,))
+        return session.logits_view().tobytes()
+
+    want, before = logits(), bytes(file.mapping())
+    mover = threading.Thread(target=program.settle)
+    mover.start()
+    while mover.is_alive():
+        assert logits() == want
+    assert logits() == want and bytes(file.mapping()) == before
+    settles = sys.platform == "linux" and limits.huge_page_bytes() and file.size >= 2 * limits.huge_page_bytes()
+    assert program.weights == ("ram" if settles else "map")
+    assert not program.settle()     # nothing is left to move

@@ -179,6 +179,7 @@ def main(args) -> int:
     need = max(depths) + max([*prompts, *decodes, 1])
     model = Model.load(args.model, threads=args.threads, ctx=need, kv=args.kv, chunk=args.chunk, weights=args.weights, ram=args.ram,
                        learn=False)
+    model.settle()
     probes = [] if args.no_probe else [_native.probe(model.session.threads)]
     if args.moe_only:
         if not model.program.n_routed:

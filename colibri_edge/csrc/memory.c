@@ -53,6 +53,12 @@ void cl_huge_free(uint8_t *p, size_t n) {
     (void)n;
     if (p) VirtualFree(p, 0, MEM_RELEASE);
 }
+size_t cl_huge_settle(const uint8_t *p, size_t n, size_t huge) {
+    (void)p;
+    (void)n;
+    (void)huge;
+    return 0;
+}
 #else
 enum { HUGE = 2 << 20 };
 uint8_t *cl_huge_alloc(size_t n) {
@@ -70,6 +76,45 @@ uint8_t *cl_huge_alloc(size_t n) {
 void cl_huge_free(uint8_t *p, size_t n) {
     if (p) munmap(p, CL_ROUND_UP(n, (size_t)HUGE));
 }
+
+#  if defined(__linux__) && defined(MADV_HUGEPAGE)
+enum { SETTLE_PIECE = 64 << 20 }; /* memory taken beside the mapping at a time */
+
+/* mremap moves whole page tables under the lock that page faults take: a reader finds the old pages or the new ones, never none. */
+static int32_t settle_piece(uint8_t *to, size_t n, size_t huge) {
+    size_t all = n + huge;
+    uint8_t *m = (uint8_t *)mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (m == (uint8_t *)MAP_FAILED) return 0;
+    uint8_t *p = (uint8_t *)CL_ROUND_UP((uintptr_t)m, (uintptr_t)huge);
+    if (p > m) munmap(m, (size_t)(p - m));
+    if (m + all > p + n) munmap(p + n, (size_t)(m + all - (p + n)));
+    madvise(p, n, MADV_HUGEPAGE);
+    memcpy(p, to, n);
+    if (mprotect(p, n, PROT_READ) || mremap(p, n, n, MREMAP_MAYMOVE | MREMAP_FIXED, to) == MAP_FAILED) {
+        munmap(p, n);
+        return 0;
+    }
+    return 1;
+}
+
+size_t cl_huge_settle(const uint8_t *p, size_t n, size_t huge) {
+    uintptr_t at = CL_ROUND_UP((uintptr_t)p, (uintptr_t)huge), end = ((uintptr_t)p + n) / huge * huge, begin = at;
+    size_t step = CL_ROUND_UP((size_t)SETTLE_PIECE, huge);
+    while (at < end) {
+        size_t piece = CL_MIN(step, (size_t)(end - at));
+        if (!settle_piece((uint8_t *)at, piece, huge)) break;
+        at += piece;
+    }
+    return at > begin ? (size_t)(at - begin) : 0;
+}
+#  else
+size_t cl_huge_settle(const uint8_t *p, size_t n, size_t huge) {
+    (void)p;
+    (void)n;
+    (void)huge;
+    return 0;
+}
+#  endif
 #endif
 
 static uint32_t crc_table[8][256];

@@ -47,6 +47,10 @@ CL_API void cl_aligned_free(void *p);
 /* n bytes for weights or slots, zero, in huge pages where the system gives them; NULL when there is none. Free with the same n. */
 CL_API uint8_t *cl_huge_alloc(size_t n);
 CL_API void cl_huge_free(uint8_t *p, size_t n);
+/* Puts anonymous memory in huge pages of `huge` bytes (a power of two) in the place of the read-only mapping p[n], piece by piece;
+   addresses and contents stay, and other threads may read meanwhile. What lies before the first and behind the last whole huge page
+   stays mapped. Returns the bytes replaced: 0 where the system has no such call or no memory, less than all where memory ran out. */
+CL_API size_t cl_huge_settle(const uint8_t *p, size_t n, size_t huge);
 
 /* A monotonic clock in nanoseconds. */
 CL_API int64_t cl_now_ns(void);
