@@ -15,6 +15,7 @@ cdef extern from "colibri/base.h" nogil:
 cdef extern from "colibri/vmath.h" nogil:
     float cl_expf(float x) noexcept
     void cl_sincos(double x, double *s, double *c) noexcept
+    float cl_softplus(float x) noexcept
 
 cdef extern from "colibri/threads.h" nogil:
     ctypedef struct cl_pool:
@@ -79,6 +80,33 @@ cdef extern from "colibri/kernels.h" nogil:
         int32_t nt
         float *y
         size_t ldy
+    ctypedef struct cl_delta_args:
+        float *s
+        const float *q
+        const float *k
+        size_t ldk
+        const float *v
+        size_t ldv
+        const float *decay
+        const float *beta
+        size_t ldg
+        float *o
+        size_t ldo
+        int32_t nt
+        int32_t dk
+        int32_t n
+    ctypedef struct cl_conv_args:
+        float *x
+        size_t ldx
+        const float *w
+        size_t ldw
+        int32_t taps
+        int32_t nt
+        int32_t n
+    ctypedef void (*cl_delta_fn)(const cl_delta_args *a) noexcept nogil
+    ctypedef void (*cl_conv_fn)(const cl_conv_args *a) noexcept nogil
+    ctypedef void (*cl_l2norm_fn)(const float *x, float *y, int32_t n, float eps, float scale) noexcept nogil
+    ctypedef void (*cl_sigmoid_mul_fn)(float *y, const float *g, int32_t n) noexcept nogil
     ctypedef void (*cl_rowmm_fn)(const cl_rowmm_args *a) noexcept nogil
     ctypedef void (*cl_mul_fn)(float *y, const float *x, int32_t n) noexcept nogil
     ctypedef void (*cl_mm_fn)(const cl_mm_args *a) noexcept nogil
@@ -107,6 +135,10 @@ cdef extern from "colibri/kernels.h" nogil:
         cl_attention_fn attention
         cl_rowmm_fn rowmm
         cl_mul_fn mul
+        cl_delta_fn delta
+        cl_conv_fn conv
+        cl_l2norm_fn l2norm
+        cl_sigmoid_mul_fn sigmoid_mul
     ctypedef struct cl_format:
         const char *name
         int32_t block_k

@@ -72,8 +72,9 @@ def least_slots(file: ColibriFile) -> int:
 def need(file: ColibriFile, program: Program, ctx: int, kv: str, chunk: int = 256, threads: int = 1) -> dict[str, int]:
     """Bytes by use, with all experts in memory."""
     session = Session(program, ctx, threads, kv, chunk, plan=True)
+    state = {"recurrent state": session.state_bytes} if session.state_bytes else {}
     return {"resident weights": resident_bytes(file), "routed experts": file.size - resident_bytes(file), "KV cache": session.kv_bytes,
-            "buffers": session.arena_bytes, "Python": (limits.rss_bytes() or BASE_BYTES) + LATER_BYTES}
+            **state, "buffers": session.arena_bytes, "Python": (limits.rss_bytes() or BASE_BYTES) + LATER_BYTES}
 
 
 def table(rows: dict[str, int], ram: int) -> str:

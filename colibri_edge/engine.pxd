@@ -2,6 +2,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 from colibri_edge.core.attention cimport attn_buffers, attn_layer, kv_view
+from colibri_edge.core.delta cimport delta_buffers, delta_layer
 from colibri_edge.core.ffn cimport expert_stack, ffn_buffers, ffn_layer
 from colibri_edge.core.store cimport Store, cl_read
 from colibri_edge.core.runtime cimport activations, matrix, runtime
@@ -12,7 +13,9 @@ ctypedef struct rope_spec:
     const float *inv_freq    # [half]
 
 ctypedef struct layer:
+    bint recurrent           # delta instead of attn
     attn_layer attn
+    delta_layer delta
     ffn_layer ffn
 
 
@@ -29,7 +32,9 @@ cdef class Program:
     cdef const uint8_t **single      # [layers]: the one record of a dense FFN or a shared expert
     cdef readonly int32_t n_layers, n_ropes, n_routed, hidden, vocab, context, max_heads_dim, max_kv_dim
     cdef readonly int32_t max_experts, max_top_k, max_intermediate, max_rope_half, max_rep, max_head_dim
-    cdef readonly bint float_weights, has_apart, has_branches
+    cdef readonly int32_t max_mixed, max_keys, max_taps, max_value_dim, max_value_heads  # of gated delta rule layers
+    cdef readonly int64_t state_floats                                        # of all layers' recurrent states
+    cdef readonly bint float_weights, has_gate, has_apart, has_branches
     cdef readonly dict topology
     cdef matrix embed
     cdef readonly bint embed_rows    # rows of the embedding are read from the file as tokens ask for them
@@ -45,6 +50,7 @@ cdef class Program:
     cdef int _matrix_f32(self, matrix *m, str name) except -1
     cdef const float *_vector(self, str name) except? NULL
     cdef int _attention(self, layer *l, int32_t n, dict a) except -1
+    cdef int _delta(self, layer *l, int32_t n, dict a) except -1
     cdef int _ffn(self, ffn_layer *l, int32_t n, dict f) except -1
     cdef int _stack(self, expert_stack *s, int32_t n, str name, dict f) except -1
 
@@ -58,6 +64,13 @@ cdef class Session:
     cdef readonly int64_t arena_bytes
     cdef uint8_t *kv
     cdef readonly int64_t kv_bytes
+    cdef float *state                # recurrent states of all layers; see core/delta
+    cdef readonly int64_t state_bytes
+    cdef int32_t *history            # [ctx]: the tokens fed
+    cdef readonly int32_t max_saved, n_saved
+    cdef float *saved                # [max_saved][state_floats]: checkpoints
+    cdef int32_t *saved_pos          # [max_saved]: after how many tokens each was made, rising use first
+    cdef bint dirty                  # a failed pass left the recurrent state half way
     cdef kv_view *views
     cdef readonly int32_t pos, ctx, chunk, kv_type
     cdef list moment_sums            # what rt.moments points into
@@ -68,6 +81,7 @@ cdef class Session:
     cdef activations router
     cdef float *y                    # [chunk][ldx]: an output that is normalised before it is added
     cdef attn_buffers attn
+    cdef delta_buffers delta
     cdef ffn_buffers ffn
     cdef float **cos                 # [ropes]: [chunk][half]
     cdef float **sin
@@ -77,6 +91,7 @@ cdef class Session:
     cdef int32_t status
     cdef bint prefetch
     cdef int _allocate_kv(self) except -1
+    cdef int _allocate_state(self) except -1
     cdef cl_read *row_reads          # [ROWS_AHEAD], where rows of the embedding are read
     cdef int64_t _layout(self, uint8_t *base) except -1
     cdef int32_t _embed_from_file(self, const int32_t *tokens, int32_t n) noexcept nogil
@@ -84,8 +99,13 @@ cdef class Session:
     cdef void _attention(self, const attn_layer *l, int32_t n) noexcept nogil
     cdef void _add(self, const float *w, float eps, const ffn_layer *l, int32_t n) noexcept nogil
     cdef int32_t _feed_forward(self, const ffn_layer *l, const ffn_layer *next, int32_t n) noexcept nogil
+    cdef void _delta(self, const delta_layer *l, int32_t n) noexcept nogil
     cdef int _fail(self, int32_t rc) except -1 nogil
     cdef int32_t forward(self, const int32_t *tokens, int32_t n) noexcept nogil
     cdef int32_t experts(self, const int32_t *tokens, int32_t n) noexcept nogil
     cdef void head(self, int32_t t0, int32_t n) noexcept nogil
+    cdef void _checkpoint(self) noexcept nogil
+    cdef int _settle(self) except -1
+    cdef int32_t _replay(self, int32_t pos) noexcept nogil
+    cdef int32_t rewind_to(self, int32_t pos) noexcept nogil
     cdef int feed_tokens(self, const int32_t *tokens, int32_t n, bint want_logits) except -1 nogil

@@ -6,6 +6,7 @@ Session: one sequence: KV cache, position, buffers sized once. One session belon
 Refuses: Python objects between the first and the last layer, allocation after the session is made.
 """
 from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.math cimport sqrt
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
@@ -15,6 +16,7 @@ from colibri_edge._native cimport (
     cl_huge_free, cl_huge_settle, cl_pool_free, cl_pool_new, cl_pool_run, cl_pool_threads, cl_sincos,
 )
 from colibri_edge.core.attention cimport QK_FULL, QK_HEAD, QK_NONE, attend
+from colibri_edge.core.delta cimport delta_rule, delta_state_floats
 from colibri_edge.core.dispatch cimport groups_bytes, groups_init
 from colibri_edge.core.ffn cimport apart, expert_stack, ffn, ffn_layer, ffn_scratch
 from colibri_edge.core.matmul cimport matmul, mm_job
@@ -125,7 +127,11 @@ cdef class Program:
             self.ropes[i].inv_freq = self._vector(spec["tensor"])
             self.max_rope_half = imax(self.max_rope_half, self.ropes[i].half)
         for i in range(self.n_layers):
-            self._attention(&self.layers[i], i, topo["layers"][i]["attn"])
+            a = topo["layers"][i]["attn"]
+            if a["kind"] == "delta":
+                self._delta(&self.layers[i], i, a)
+            else:
+                self._attention(&self.layers[i], i, a)
             self._ffn(&self.layers[i].ffn, i, topo["layers"][i]["ffn"])
 
     def __dealloc__(self):
@@ -279,6 +285,10 @@ cdef class Program:
         l.attn.sinks = self._vector(p + "attn.sinks")
         l.attn.post_norm = self._vector(p + "attn_post_norm")
         l.attn.qk_norm_kind = {None: QK_NONE, "head": QK_HEAD, "full": QK_FULL}[a["qk_norm"]]
+        l.attn.gated = a["kind"] == "gated"
+        if l.attn.gated:
+            self.has_gate = True
+            self._matrix(&l.attn.gate, p + "attn.gate")
         l.attn.heads = a["heads"]
         l.attn.kv_heads = a["kv_heads"]
         l.attn.head_dim = a["head_dim"]
@@ -292,6 +302,37 @@ cdef class Program:
         self.max_kv_dim = imax(self.max_kv_dim, l.attn.kv_heads * l.attn.head_dim)
         self.max_rep = imax(self.max_rep, l.attn.heads // l.attn.kv_heads)
         self.max_head_dim = imax(self.max_head_dim, l.attn.head_dim)
+        return 0
+
+    cdef int _delta(self, layer *l, int32_t n, dict a) except -1:
+        cdef str p = f"layers.{n}."
+        cdef delta_layer *d = &l.delta
+        l.recurrent = True
+        d.norm = self._vector(p + "attn_norm")
+        d.norm_eps = self.norm_eps
+        d.key_heads, d.value_heads, d.key_dim, d.value_dim = a["key_heads"], a["value_heads"], a["key_dim"], a["value_dim"]
+        d.taps = a["taps"]
+        d.tiled = a["pairing"] == "tiled"
+        d.q_scale = 1.0 / sqrt(a["key_dim"])
+        d.channels = 2 * d.key_heads * d.key_dim + d.value_heads * d.value_dim
+        self._matrix(&d.qkv, p + "attn.qkv")
+        self._matrix(&d.z, p + "attn.z")
+        self._matrix(&d.o, p + "attn.o")
+        self._matrix_f32(&d.beta, p + "attn.beta")
+        self._matrix_f32(&d.alpha, p + "attn.alpha")
+        d.conv = self._vector(p + "attn.conv")
+        d.ldw = d.channels
+        d.rate = self._vector(p + "attn.rate")
+        d.dt_bias = self._vector(p + "attn.dt_bias")
+        d.out_norm = self._vector(p + "attn.out_norm")
+        d.state = self.state_floats
+        self.state_floats += delta_state_floats(d)
+        self.max_heads_dim = imax(self.max_heads_dim, d.value_heads * d.value_dim)
+        self.max_keys = imax(self.max_keys, 2 * d.key_heads * d.key_dim)
+        self.max_mixed = imax(self.max_mixed, d.channels)
+        self.max_taps = imax(self.max_taps, d.taps)
+        self.max_value_dim = imax(self.max_value_dim, d.value_heads * d.value_dim)
+        self.max_value_heads = imax(self.max_value_heads, d.value_heads)
         return 0
 
     cdef int _stack(self, expert_stack *s, int32_t n, str name, dict f) except -1:
@@ -496,15 +537,19 @@ cdef class Session:
 
     ctx: positions; threads: of the pool; kv: "f32", "f16" or "q8_0"; chunk: tokens of one pass (prefill is cut into such chunks);
     prefetch: of streamed experts, read those that the next layer will probably choose (core/ffn); speed only.
-    plan: only say what it would take (kv_bytes, arena_bytes); such a session cannot run.
+    plan: only say what it would take (kv_bytes, arena_bytes, state_bytes); such a session cannot run. checkpoints: copies of the
+    recurrent state that rewind() starts from, for models that have one (each takes as much memory as the state).
     """
 
-    def __cinit__(self, Program program not None, int ctx, int threads, str kv="f16", int chunk=256, bint plan=False, bint prefetch=False):
+    def __cinit__(self, Program program not None, int ctx, int threads, str kv="f16", int chunk=256, bint plan=False, bint prefetch=False,
+                  int checkpoints=2):
         self.program = program
         self.prefetch = prefetch and program.store.streamed
         self.ctx = round_up(ctx, 8)
         self.chunk = imin(imin(chunk, CL_MAX_BATCH), imax(self.ctx, 1))
         self.kv_type = KV_TYPES[kv]
+        self.max_saved = checkpoints if program.state_floats else 0
+        self.state_bytes = program.state_floats * sizeof(float) * (1 + self.max_saved)
         self.rt.k = cl_get_kernels()
         self.rt.acquire = acquire
         self.rt.wait = wait
@@ -525,6 +570,7 @@ cdef class Session:
             raise MemoryError("no memory for the clock")
         self.rt.ns = self.ns
         self._allocate_kv()
+        self._allocate_state()
         self.arena_bytes = self._layout(NULL)
         self.arena = <uint8_t *>cl_aligned_alloc(ALIGN, self.arena_bytes)
         if self.arena == NULL:
@@ -535,6 +581,9 @@ cdef class Session:
         cl_pool_free(self.rt.pool)
         cl_aligned_free(self.arena)
         cl_aligned_free(self.kv)
+        cl_aligned_free(self.state)
+        free(self.history)
+        free(self.saved_pos)
         free(self.views)
         free(self.row_reads)
         free(self.rt.trace)
@@ -583,6 +632,16 @@ cdef class Session:
             at += self.views[i].v_head * l.attn.kv_heads
         return 0
 
+    cdef int _allocate_state(self) except -1:
+        self.history = <int32_t *>calloc(self.ctx, sizeof(int32_t))
+        self.saved_pos = <int32_t *>calloc(imax(1, self.max_saved), sizeof(int32_t))
+        self.state = <float *>cl_aligned_alloc(ALIGN, max(ALIGN, self.state_bytes))
+        if self.history == NULL or self.saved_pos == NULL or self.state == NULL:
+            raise MemoryError(f"no memory for {self.state_bytes} bytes of recurrent state")
+        memset(self.state, 0, self.program.state_floats * sizeof(float))
+        self.saved = self.state + self.program.state_floats
+        return 0
+
     cdef int64_t _layout(self, uint8_t *base) except -1:
         """Places every buffer from base on and returns the bytes that they take; with NULL only counts."""
         cdef Program p = self.program
@@ -599,6 +658,7 @@ cdef class Session:
         self.attn.q = <float *>_take(base, &n, T * heads * 4)
         self.attn.k = <float *>_take(base, &n, T * self.attn.ldk * 4)
         self.attn.v = <float *>_take(base, &n, T * self.attn.ldk * 4)
+        self.attn.gate = <float *>_take(base, &n, T * heads * 4 if p.has_gate else 0)
         self.attn.out.ldx = heads
         self.attn.out.x = <float *>_take(base, &n, T * heads * 4)
         self.attn.out.q = <cl_act8 *>_take(base, &n, T * heads / 32 * sizeof(cl_act8))
@@ -612,6 +672,15 @@ cdef class Session:
             self.routed.q = <cl_act8 *>_take(base, &n, T * self.ldx / 32 * sizeof(cl_act8))
             self.router.x = <float *>_take(base, &n, T * self.ldx * 4)
             self.router.q = NULL
+        self.delta.ldc = pad(p.max_mixed)
+        self.delta.qkv = <float *>_take(base, &n, (T + p.max_taps) * self.delta.ldc * 4)
+        self.delta.keys = <float *>_take(base, &n, T * p.max_keys * 4)
+        self.delta.ldz = pad(p.max_value_dim)
+        self.delta.z = <float *>_take(base, &n, T * self.delta.ldz * 4)
+        self.delta.ldh = round_up(p.max_value_heads, 8)
+        self.delta.beta = <float *>_take(base, &n, T * self.delta.ldh * 4)
+        self.delta.decay = <float *>_take(base, &n, T * self.delta.ldh * 4)
+        self.delta.out = self.attn.out
         self.ffn.input = self.normed
         self.ffn.ld_scores = round_up(p.max_experts, 8)
         self.ffn.scores = <float *>_take(base, &n, T * self.ffn.ld_scores * 4)
@@ -715,9 +784,9 @@ cdef class Session:
         return 0
 
     cdef void _attention(self, const attn_layer *l, int32_t n) noexcept nogil:
-        cdef mm_job jobs[3]
+        cdef mm_job jobs[4]
         cdef runtime *rt = &self.rt
-        cdef int32_t i, width = l.heads * l.head_dim
+        cdef int32_t i, width = l.heads * l.head_dim, m = 2 if l.k_eq_v else 3
         cdef float *cos = self.cos[l.rope] if l.rope >= 0 else NULL
         cdef float *sin = self.sin[l.rope] if l.rope >= 0 else NULL
         memset(jobs, 0, sizeof(jobs))
@@ -736,7 +805,12 @@ cdef class Session:
         jobs[2].y = self.attn.v
         jobs[2].ldy = self.attn.ldk
         jobs[2].bias = l.v_bias
-        matmul(rt, &self.normed, n, jobs, 2 if l.k_eq_v else 3)
+        if l.gated:
+            jobs[m].m = &l.gate
+            jobs[m].y = self.attn.gate
+            jobs[m].ldy = self.attn.ldq
+            m += 1
+        matmul(rt, &self.normed, n, jobs, m)
         enter(rt, ST_ATTN)
         attend(rt, l, &self.views[l.slot], &self.attn, cos, sin, self.pos, n)
         if width < self.program.max_heads_dim:  # the rest of the row may hold another layer's wider output
@@ -791,12 +865,45 @@ cdef class Session:
             self._add(l.post_norm, l.norm_eps, l, n)
         return rc
 
+    cdef void _delta(self, const delta_layer *l, int32_t n) noexcept nogil:
+        cdef mm_job jobs[4]
+        cdef runtime *rt = &self.rt
+        memset(jobs, 0, sizeof(jobs))
+        enter(rt, ST_NORM)
+        norm(rt, self.x, self.ldx, l.norm, l.norm_eps, self.program.hidden, &self.normed, n)
+        enter(rt, ST_ATTN_PROJ)
+        jobs[0].m = &l.qkv
+        jobs[0].y = self.delta.qkv + <size_t>(l.taps - 1) * self.delta.ldc
+        jobs[0].ldy = self.delta.ldc
+        jobs[1].m = &l.z
+        jobs[1].y = self.delta.z
+        jobs[1].ldy = self.delta.ldz
+        jobs[2].m = &l.beta
+        jobs[2].y = self.delta.beta
+        jobs[2].ldy = self.delta.ldh
+        jobs[3].m = &l.alpha
+        jobs[3].y = self.delta.decay
+        jobs[3].ldy = self.delta.ldh
+        matmul(rt, &self.normed, n, jobs, 4)
+        enter(rt, ST_ATTN)
+        delta_rule(rt, l, self.state + l.state, &self.delta, n)
+        enter(rt, ST_ATTN_PROJ)
+        jobs[0].m = &l.o
+        jobs[0].y = self.x
+        jobs[0].ldy = self.ldx
+        jobs[0].add = True
+        matmul(rt, &self.delta.out, n, jobs, 1)
+
     cdef int32_t forward(self, const int32_t *tokens, int32_t n) noexcept nogil:
         """Runs n <= chunk tokens through all layers; the residual stream of each stays in x. 0, -2 (router), -3 (record),
         -4 (the mapped file was cut), -5 (a row of the embedding cannot be read)."""
         cdef layer *l
         cdef const ffn_layer *next
         cdef int32_t i, rc
+        if self.dirty:
+            rc = self._replay(self.pos)
+            if rc:
+                return rc
         self.rt.mark = cl_now_ns()
         self.rt.current = ST_OTHER
         enter(&self.rt, ST_EMBED)
@@ -805,18 +912,25 @@ cdef class Session:
         for i in range(self.program.n_layers):
             l = &self.program.layers[i]
             enter_layer(&self.rt, self.ns + (i + 1) * ST_COUNT)
-            self._attention(&l.attn, n)
+            if l.recurrent:
+                self._delta(&l.delta, n)
+            else:
+                self._attention(&l.attn, n)
             next = NULL
             if self.prefetch and i + 1 < self.program.n_layers and self.program.layers[i + 1].ffn.moe:
                 next = &self.program.layers[i + 1].ffn
             rc = self._feed_forward(&l.ffn, next, n)
             if rc:
                 self.status = i
+                self.dirty = self.program.state_floats > 0
                 enter_layer(&self.rt, self.ns)
                 return rc
         enter_layer(&self.rt, self.ns)
         if cl_guard_lost(self.program.mapped):
+            self.dirty = self.program.state_floats > 0
             return -4
+        if tokens != self.history + self.pos:
+            memcpy(self.history + self.pos, tokens, n * sizeof(int32_t))
         self.pos += n
         self.program.store.age(n)
         enter(&self.rt, ST_OTHER)
@@ -958,10 +1072,172 @@ cdef class Session:
                 t += m
 
     def rewind(self, int pos) -> None:
-        """Forgets all positions from pos on."""
+        """Forgets all positions from pos on.
+
+        Keys and values of the rest stay, so this costs nothing, unless the model has a recurrent state: that goes back to the nearest
+        checkpoint (or the start) and the tokens from there to pos are computed again, with the same bits; the result becomes a
+        checkpoint, so that the same way back is free the next time.
+        """
+        cdef int32_t rc
         if pos < 0 or pos > self.pos:
             raise ValueError(f"cannot rewind to {pos}, wanted 0 to {self.pos}")
+        with nogil:
+            rc = self.rewind_to(pos)
+            if rc:
+                self._fail(rc)
+
+    cdef int32_t rewind_to(self, int32_t pos) noexcept nogil:
+        """rewind() for a checked pos. 0, -2, -3 as forward() gives."""
+        if self.program.state_floats == 0 or (pos == self.pos and not self.dirty):
+            self.pos = pos
+            return 0
+        return self._replay(pos)
+
+    cdef int32_t _replay(self, int32_t pos) noexcept nogil:
+        """Brings the recurrent state to pos <= self.pos: the last checkpoint before it, then the tokens in between."""
+        cdef int32_t m, rc, i, best = -1, n = 0, at
+        cdef size_t floats = self.program.state_floats
+        for i in range(self.n_saved):    # those behind pos belong to tokens that are forgotten
+            if self.saved_pos[i] <= pos:
+                if n != i:
+                    memcpy(self.saved + n * floats, self.saved + i * floats, floats * sizeof(float))
+                    self.saved_pos[n] = self.saved_pos[i]
+                if best < 0 or self.saved_pos[n] > self.saved_pos[best]:
+                    best = n
+                n += 1
+        self.n_saved = n
+        self.dirty = False
+        if best < 0:
+            memset(self.state, 0, floats * sizeof(float))
+            self.pos = 0
+        else:
+            memcpy(self.state, self.saved + best * floats, floats * sizeof(float))
+            self.pos = self.saved_pos[best]
+        at = self.pos
+        while self.pos < pos:
+            m = imin(self.chunk, pos - self.pos)
+            rc = self.forward(self.history + self.pos, m)
+            if rc:
+                return rc
+        if self.pos > at:
+            self._checkpoint()
+        return 0
+
+    cdef void _checkpoint(self) noexcept nogil:
+        """Keeps the recurrent state as it is now; the checkpoint that is furthest behind makes room."""
+        cdef size_t floats = self.program.state_floats
+        cdef int32_t i, slot = self.n_saved
+        if self.max_saved == 0 or self.pos == 0:
+            return
+        for i in range(self.n_saved):
+            if self.saved_pos[i] == self.pos:
+                return
+        if slot == self.max_saved:
+            slot = 0
+            for i in range(1, self.n_saved):
+                if self.saved_pos[i] < self.saved_pos[slot]:
+                    slot = i
+        else:
+            self.n_saved += 1
+        memcpy(self.saved + slot * floats, self.state, floats * sizeof(float))
+        self.saved_pos[slot] = self.pos
+
+    def checkpoint(self) -> None:
+        """Notes this position as one that rewind() reaches at the cost of a copy. Models without a recurrent state need none."""
+        if not self.dirty:
+            self._checkpoint()
+
+    @property
+    def recurrent(self) -> bool:
+        """Whether the model has a recurrent state, so that going back costs something."""
+        return self.program.state_floats > 0
+
+    @property
+    def kv_name(self) -> str:
+        """Type of the KV cache, as `kv` names it."""
+        return next(name for name, kind in KV_TYPES.items() if kind == self.kv_type)
+
+    def tokens(self) -> list:
+        """The tokens fed so far."""
+        return [self.history[i] for i in range(self.pos)]
+
+    def state_views(self, int pos) -> list:
+        """What a sequence of pos tokens is made of, as writable views of bytes in an order and of sizes that do not depend on ctx:
+        tokens, the last logits, keys and values per layer and head, recurrent states."""
+        cdef int64_t es = _kv_code_bytes(self.kv_type), n, m, scales
+        cdef int32_t i, h
+        cdef layer *l
+        cdef kv_view *v
+        views = []
+
+        def add(int64_t address, int64_t size):
+            if size:
+                views.append(memoryview(<uint8_t[:size]><uint8_t *><size_t>address))
+
+        add(<size_t>self.history, pos * sizeof(int32_t))
+        add(<size_t>self.logits, self.program.vocab * sizeof(float))
+        for i in range(self.program.n_layers):
+            l = &self.program.layers[i]
+            if l.recurrent:
+                continue
+            v = &self.views[i]
+            n = <int64_t>round_up(pos, 8) * l.attn.head_dim * es
+            m = <int64_t>pos * round_up(l.attn.head_dim, 8) * es
+            scales = _kv_scale_bytes(self.kv_type, l.attn.head_dim)
+            for h in range(l.attn.kv_heads):
+                add(<size_t>(v.k + h * v.k_head), n)
+                add(<size_t>(v.k + h * v.k_head + v.k_codes), round_up(pos, 8) * scales)
+                add(<size_t>(v.v + h * v.v_head), m)
+                add(<size_t>(v.v + h * v.v_head + v.v_codes), pos * scales)
+        add(<size_t>self.state, self.program.state_floats * sizeof(float))
+        return views
+
+    cdef int _settle(self) except -1:
+        """Brings the state in order after a pass that failed."""
+        cdef int32_t rc = self._replay(self.pos) if self.dirty else 0
+        if rc:
+            self._fail(rc)
+        return 0
+
+    def _begin_at(self, int pos) -> None:
+        """Takes over a sequence that was put into state_views(pos)."""
+        self.n_saved = 0
+        self.dirty = False
         self.pos = pos
+        self._checkpoint()
+
+    def copy(self) -> Session:
+        """A session of its own that goes on from here: same model, context, threads and chunk. It costs the memory of a session and the
+        time to copy what is in use."""
+        self._settle()
+        cdef Session other = Session(self.program, self.ctx, self.rt.threads, self.kv_name,
+                                     self.chunk, prefetch=self.prefetch, checkpoints=self.max_saved)
+        for a, b in zip(other.state_views(self.pos), self.state_views(self.pos), strict=True):
+            a[:] = b
+        other._begin_at(self.pos)
+        return other
+
+    def save(self, path) -> int:
+        """Writes the sequence to a file, which load() takes back on any machine; returns the file's bytes. Raises OSError."""
+        from colibri_edge import session_file
+
+        self._settle()
+        return session_file.save(path, self.program.file.fingerprint, self.kv_name, self.pos,
+                                 self.state_views(self.pos))
+
+    def load(self, path) -> None:
+        """Replaces the sequence by that of a file. Raises FileError where it is another model's, damaged, of another KV type, or longer
+        than the context; the session is then empty if reading had begun, else as it was."""
+        from colibri_edge import session_file
+
+        with session_file.opened(path, self.program.file.fingerprint, self.kv_name, self.ctx) as f:
+            self.rewind(0)
+            try:
+                f.read_into(self.state_views(f.pos))
+            except BaseException:
+                memset(self.state, 0, self.program.state_floats * sizeof(float))
+                raise
+            self._begin_at(f.pos)
 
     def start_trace(self, int tokens) -> None:
         """Records which experts the next `tokens` tokens are routed to (routing(), anew)."""
@@ -1041,6 +1317,8 @@ cdef int64_t _kv_scale_bytes(int32_t kind, int32_t head_dim) noexcept nogil:
 
 
 cdef int64_t _kv_layer_bytes(const layer *l, int64_t ctx, int32_t kind) noexcept nogil:
+    if l.recurrent:
+        return 0
     return ctx * l.attn.kv_heads * (_kv_code_bytes(kind) * (l.attn.head_dim + round_up(l.attn.head_dim, 8))
                                     + 2 * _kv_scale_bytes(kind, l.attn.head_dim))
 

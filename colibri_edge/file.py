@@ -13,6 +13,7 @@ docs/format.md is the specification.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import math
 import mmap
@@ -87,7 +88,8 @@ class ColibriFile:
     """An open, checked, mapped `.colibri` file. Use it as a context manager, or call close().
 
     Attributes: path (Path), size (bytes), meta (dict), topology (dict), tensors (dict name -> Tensor),
-    tokenizer ((offset, length, crc) or None). Raises FileError for any fault, OSError when the file cannot be read.
+    tokenizer ((offset, length, crc) or None), fingerprint (SHA-256 of the metadata, in which all checksums stand).
+    Raises FileError for any fault, OSError when the file cannot be read.
     """
 
     def __init__(self, path):
@@ -105,6 +107,7 @@ class ColibriFile:
             raw = self._read_header(f)
             self.meta = _parse(raw, str(path))
             self._data_start = HEADER.size + len(raw)
+            self.fingerprint = hashlib.sha256(raw.rstrip(b" ")).hexdigest()
             del raw
             self._check_meta()
             self._map = mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ)

@@ -343,13 +343,29 @@ class Model:
             same += 1
         self.session.rewind(same)
         self._fed = ids[:same]
-        for at in range(same, len(ids), self.session.chunk):    # chunk by chunk, so that an interrupt waits for one at most
-            if over():
-                break
-            piece = ids[at:at + self.session.chunk]
-            self.session.feed(piece, at + len(piece) == len(ids))
-            self._fed += piece
+        at, last = same, len(ids) - 1
+        while at < len(ids) and not over():    # chunk by chunk, so that an interrupt waits for one at most
+            end = min(at + self.session.chunk, len(ids))
+            if self.session.recurrent and at < last:    # the same prompt again, or one that goes on from it: a checkpoint makes it cheap
+                end = min(end, last)
+            self.session.feed(ids[at:end], end == len(ids))
+            self._fed += ids[at:end]
+            at = end
+            if at == last:
+                self.session.checkpoint()
         return same
+
+    def save_session(self, path) -> int:
+        """Writes the sequence so far (prompt and answer, as computed) to a file; returns its bytes. load_session() goes on from it, with
+        the same bits, on any machine that has the same model file."""
+        return self.session.save(path)
+
+    def load_session(self, path) -> None:
+        """Goes on from a saved sequence; a prompt that begins with its tokens pays only for the rest. Raises FileError where the file is
+        another model's or damaged."""
+        self._fed = []
+        self.session.load(path)
+        self._fed = self.session.tokens()
 
 
 def default_kv(program: Program) -> str:

@@ -60,6 +60,8 @@ MAX_LAYERS = 4096
 MAX_EXPERTS = 65536
 MAX_DIM = 1 << 24          # of hidden, vocabulary, head counts times head size, FFN widths
 MAX_CONTEXT = 1 << 30
+MAX_TAPS = 64              # of a convolution
+MAX_STATE = 1 << 28        # numbers of a layer's recurrent state
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +196,10 @@ def wanted(topology) -> dict[str, Want]:
 
 def _attention(attn, n: int, p: str, hidden: int, dims: list[int], out: dict[str, Want]) -> None:
     a = _Reader(attn, f"topology layer {n} attn")
-    a.choice("kind", ("full",))
+    if a.choice("kind", ("full", "gated", "delta")) == "delta":
+        _delta(a, n, p, hidden, out)
+        return
+    gated = a.obj["kind"] == "gated"
     heads = a.integer("heads", 1, MAX_DIM)
     kv = a.integer("kv_heads", 1, heads)
     hd = a.integer("head_dim", 2, MAX_DIM)
@@ -216,7 +221,7 @@ def _attention(attn, n: int, p: str, hidden: int, dims: list[int], out: dict[str
     shared, _, sinks, post = a.flag("k_eq_v"), a.flag("v_norm"), a.flag("sinks"), a.flag("post_norm")
     a.done()
     q, k = heads * hd, kv * hd
-    for name, rows in (("q", q), ("k", k), *([] if shared else [("v", k)])):
+    for name, rows in (("q", q), ("k", k), *([] if shared else [("v", k)]), *([("gate", q)] if gated else [])):
         out[f"{p}attn.{name}"] = Want("matrix", (rows, hidden))
     out[p + "attn.o"] = Want("matrix", (hidden, q))
     for name, rows in (("q", q), ("k", k), *([] if shared else [("v", k)]), ("o", hidden)):
@@ -228,6 +233,29 @@ def _attention(attn, n: int, p: str, hidden: int, dims: list[int], out: dict[str
         out[p + "attn.sinks"] = Want("vector", (heads,))
     if post:
         out[p + "attn_post_norm"] = Want("vector", (hidden,))
+
+
+def _delta(a: _Reader, n: int, p: str, hidden: int, out: dict[str, Want]) -> None:
+    kh, vh = a.integer("key_heads", 1, MAX_DIM), a.integer("value_heads", 1, MAX_DIM)
+    dk, dv = a.integer("key_dim", 1, MAX_DIM), a.integer("value_dim", 1, MAX_DIM)
+    taps = a.integer("taps", 1, MAX_TAPS)
+    a.choice("pairing", ("grouped", "tiled"))
+    a.done()
+    if vh % kh:
+        raise FileError(f"topology layer {n} has {vh} value heads over {kh} key heads, wanted a whole ratio")
+    channels = 2 * kh * dk + vh * dv
+    if channels > MAX_DIM or vh * dv * dk > MAX_STATE:
+        raise FileError(f"topology layer {n} has {channels} channels and a state of {vh * dv * dk} numbers, more than {MAX_DIM} "
+                        f"and {MAX_STATE}")
+    out[p + "attn.qkv"] = Want("matrix", (channels, hidden))
+    out[p + "attn.z"] = Want("matrix", (vh * dv, hidden))
+    out[p + "attn.beta"] = Want("matrix", (vh, hidden), f32=True)
+    out[p + "attn.alpha"] = Want("matrix", (vh, hidden), f32=True)
+    out[p + "attn.conv"] = Want("vector", (taps * channels,))
+    out[p + "attn.rate"] = Want("vector", (vh,))
+    out[p + "attn.dt_bias"] = Want("vector", (vh,))
+    out[p + "attn.out_norm"] = Want("vector", (dv,))
+    out[p + "attn.o"] = Want("matrix", (hidden, vh * dv))
 
 
 def _ffn(ffn, n: int, p: str, hidden: int, out: dict[str, Want]) -> None:

@@ -13,7 +13,6 @@ from colibri_edge import available_isas
 from colibri_edge.engine import Program, Session
 from colibri_edge.file import ColibriFile
 from colibri_edge.model import Model
-from colibri_edge.topology import FORMATS
 
 sys.path.insert(0, str(Path(__file__).parent / "golden"))
 import make_golden as golden  # noqa: E402
@@ -21,10 +20,10 @@ import make_golden as golden  # noqa: E402
 WANT = json.loads((Path(golden.__file__).parent / "golden.json").read_text())
 
 
-@pytest.fixture(scope="module", params=[*FORMATS, *golden.family_topologies()])
+@pytest.fixture(scope="module", params=[*golden.NAMES, *golden.family_topologies()])
 def model(request, tmp_path_factory):
     """(format or family, path of its golden model)"""
-    write = golden.write_model if request.param in FORMATS else golden.write_family
+    write = golden.write_model if request.param in golden.NAMES else golden.write_family
     return request.param, write(tmp_path_factory.mktemp("golden"), request.param)
 
 

@@ -96,9 +96,15 @@ def test_every_layout_becomes_the_model_that_transformers_has(t):
     assert np.allclose(tiny.weights(f, "rope.0"), rotary.inv_freq.numpy(), rtol=1e-6)
     assert math.isclose(topo["ropes"][0]["attention_factor"], rotary.attention_scaling, rel_tol=1e-7)
     for layer, mine in zip(model.model.layers, topo["layers"], strict=True):
-        a, attn = mine["attn"], layer.self_attn
-        assert (a["head_dim"], a["heads"] // a["kv_heads"]) == (attn.head_dim, attn.num_key_value_groups)
-        assert math.isclose(a["scale"], attn.scaling)
+        a = mine["attn"]
+        if a["kind"] == "delta":
+            attn = layer.linear_attn
+            assert (a["key_heads"], a["value_heads"], a["key_dim"], a["value_dim"], a["taps"]) == (
+                attn.num_k_heads, attn.num_v_heads, attn.head_k_dim, attn.head_v_dim, attn.conv_kernel_size)
+        else:
+            attn = layer.self_attn
+            assert (a["head_dim"], a["heads"] // a["kv_heads"]) == (attn.head_dim, attn.num_key_value_groups)
+            assert math.isclose(a["scale"], attn.scaling)
         sparse = hasattr(layer.mlp, "experts")
         assert mine["ffn"]["kind"] == ("moe" if sparse else "dense")
         if sparse:
@@ -106,7 +112,8 @@ def test_every_layout_becomes_the_model_that_transformers_has(t):
             assert mine["ffn"]["renormalise"] == getattr(layer.mlp.gate, "norm_topk_prob", True)
     copy = dict(tiny.dequantised_copy(f, folder(t.name)).named_parameters())
     for name, p in model.named_parameters():
-        assert (p == copy[name]).all(), name
+        computed = name.endswith("A_log") or ".linear_attn" not in name and "qwen3_next qwen3_5_moe".find(t.family) >= 0 and "norm" in name
+        assert np.allclose(p.detach(), copy[name].detach(), rtol=0, atol=5e-7) if computed else (p == copy[name]).all(), name
 
 
 def test_windows_are_those_of_transformers():
@@ -217,6 +224,23 @@ def test_real_models_configurations_are_accepted():
             "rope_scaling": None, "rope_theta": 1000000, "sliding_window": None, "tie_word_embeddings": True,
             "use_sliding_window": False, "vocab_size": 151936},
     }
+    linear = {"full_attention_interval": 4, "head_dim": 256, "hidden_size": 2048, "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128,
+              "linear_num_key_heads": 16, "linear_num_value_heads": 32, "linear_value_head_dim": 128, "max_position_embeddings": 262144,
+              "mlp_only_layers": [], "moe_intermediate_size": 512, "num_attention_heads": 16, "num_key_value_heads": 2,
+              "output_router_logits": False, "rms_norm_eps": 1e-06, "router_aux_loss_coef": 0.001, "attention_bias": False,
+              "shared_expert_intermediate_size": 512}
+    real["qwen3_next 80B-A3B"] = linear | {
+        "model_type": "qwen3_next", "decoder_sparse_step": 1, "intermediate_size": 5120, "norm_topk_prob": True, "num_experts": 512,
+        "num_experts_per_tok": 10, "num_hidden_layers": 48, "partial_rotary_factor": 0.25, "rope_scaling": None, "rope_theta": 10000000,
+        "tie_word_embeddings": False, "use_sliding_window": False, "vocab_size": 151936}
+    real["qwen3_5_moe 35B-A3B"] = {
+        "model_type": "qwen3_5_moe", "image_token_id": 248056, "tie_word_embeddings": False, "vision_config": {"depth": 27},
+        "text_config": common | linear | {
+            "model_type": "qwen3_5_moe_text", "attn_output_gate": True, "mamba_ssm_dtype": "float32", "mtp_num_hidden_layers": 1,
+            "mtp_use_dedicated_embeddings": False, "num_experts": 256, "num_experts_per_tok": 8, "num_hidden_layers": 40,
+            "layer_types": (["linear_attention"] * 3 + ["full_attention"]) * 10, "vocab_size": 248320,
+            "rope_parameters": {"mrope_interleaved": True, "mrope_section": [11, 11, 10], "rope_type": "default",
+                                "rope_theta": 10000000, "partial_rotary_factor": 0.25}}}
     for name, config in real.items():
         topo = topology(common | config)
         assert len(wanted(topo)) > 100, name
@@ -241,6 +265,11 @@ def test_gguf_and_folder_give_the_same_weights(family, old, tmp_path):
         pytest.skip("dense, or younger than stacked experts")
     a = ColibriFile(convert(folder(name), tmp_path / "a.colibri").path)
     b = ColibriFile(convert(tiny.write_gguf(folder(name), tmp_path / "m.gguf", split=old), tmp_path / "b.colibri").path)
+    if family == "qwen3_5_moe":    # its GGUF files have the value heads in another order, so the weights cannot be compared as they lie
+        x, y = (engine(f.path, kv="f32").logits(PROMPT) for f in (a, b))
+        assert np.abs(x - y).max() <= 1e-5 * np.abs(x).max()
+        assert b.topology["layers"][0]["attn"]["pairing"] == "tiled"
+        return
     assert a.topology == b.topology
     assert {n: t.crc for n, t in a.tensors.items()} == {n: t.crc for n, t in b.tensors.items()}
 

@@ -23,7 +23,10 @@ os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
 
 E = 12
 CLASSES = {"llama": "Llama", "qwen3": "Qwen3", "mixtral": "Mixtral", "qwen2_moe": "Qwen2Moe", "qwen3_moe": "Qwen3Moe",
-           "olmoe": "Olmoe", "gpt_oss": "GptOss", "gemma2": "Gemma2", "gemma3": "Gemma3Text", "gemma4": "Gemma4Text"}
+           "olmoe": "Olmoe", "qwen3_next": "Qwen3Next", "qwen3_5_moe": "Qwen3_5Moe",
+           "gpt_oss": "GptOss", "gemma2": "Gemma2", "gemma3": "Gemma3Text", "gemma4": "Gemma4Text"}
+ZERO_CENTRED = ("qwen3_next", "qwen3_5_moe_text")           # their norms multiply by 1 + w
+CONFIGS = {"qwen3_5_moe": "Qwen3_5MoeTextConfig"}         # where it is not the class's name with Config
 YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 64}
 LLAMA3 = {"rope_type": "llama3", "rope_theta": 5000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 128}
@@ -35,7 +38,8 @@ LINEAR = {"rope_type": "linear", "rope_theta": 10000.0, "factor": 2.5}
 @dataclass(frozen=True)
 class Tiny:
     """name: family-variant. config: arguments of the configuration class. layout: how the folder is written:
-    "single", "sharded", "fused" (3-D expert tensors), "old" (sharded, the configuration in the old spelling).
+    "single", "sharded", "fused" (3-D expert tensors), "old" (sharded, the configuration in the old spelling),
+    "multimodal" (the text part of a checkpoint with a vision tower).
     dtype: of the file's tensors."""
 
     name: str
@@ -83,6 +87,26 @@ TINY = [
     _t("qwen3_moe-all", "sharded", "bfloat16", hidden_size=192, moe_intermediate_size=40, num_experts=E,
        num_experts_per_tok=E, attention_bias=True, rope_parameters=LLAMA3, num_attention_heads=6),
     _t("qwen3_moe-norm1", "old", moe_intermediate_size=32, num_experts=E, num_experts_per_tok=1, norm_topk_prob=True),
+    # three convolutions in four, prompt longer than one delta chunk of transformers (64), value heads in threes
+    _t("qwen3_next-top2", num_hidden_layers=4, num_experts=E, num_experts_per_tok=2, moe_intermediate_size=40,
+       shared_expert_intermediate_size=100, mlp_only_layers=[1], head_dim=32, linear_num_key_heads=2, linear_num_value_heads=6,
+       linear_key_head_dim=20, linear_value_head_dim=12),
+    _t("qwen3_next-top1", "fused", hidden_size=72, num_hidden_layers=3, num_experts=E, num_experts_per_tok=1, norm_topk_prob=False,
+       moe_intermediate_size=44, shared_expert_intermediate_size=36, head_dim=24, full_attention_interval=2, linear_num_key_heads=3,
+       linear_num_value_heads=3, linear_key_head_dim=7, linear_value_head_dim=33, linear_conv_kernel_dim=2, tie_word_embeddings=True,
+       rope_parameters={"rope_type": "default", "rope_theta": 5000.0, "partial_rotary_factor": 0.5}),
+    _t("qwen3_next-all", "sharded", "bfloat16", num_hidden_layers=2, num_experts=E, num_experts_per_tok=E, moe_intermediate_size=36,
+       shared_expert_intermediate_size=64, decoder_sparse_step=2, head_dim=32, full_attention_interval=5, linear_num_key_heads=1,
+       linear_num_value_heads=4, linear_key_head_dim=16, linear_value_head_dim=40, linear_conv_kernel_dim=5),
+    _t("qwen3_5_moe-top2", "multimodal", num_hidden_layers=4, num_experts=E, num_experts_per_tok=2, moe_intermediate_size=36,
+       shared_expert_intermediate_size=52, head_dim=32, linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=24,
+       linear_value_head_dim=16),
+    _t("qwen3_5_moe-top1", "fused", hidden_size=72, num_hidden_layers=2, num_experts=E, num_experts_per_tok=1, moe_intermediate_size=44,
+       shared_expert_intermediate_size=36, head_dim=24, layer_types=["full_attention", "linear_attention"], linear_num_key_heads=5,
+       linear_num_value_heads=10, linear_key_head_dim=9, linear_value_head_dim=8, tie_word_embeddings=True),
+    _t("qwen3_5_moe-all", "sharded", num_hidden_layers=3, num_experts=E, num_experts_per_tok=E, moe_intermediate_size=24,
+       shared_expert_intermediate_size=64, head_dim=16, full_attention_interval=3, linear_num_key_heads=2, linear_num_value_heads=2,
+       linear_key_head_dim=32, linear_value_head_dim=48, linear_conv_kernel_dim=3),
     _t("olmoe-top2", intermediate_size=172, num_experts=E, num_experts_per_tok=2),
     _t("olmoe-top1", "fused", hidden_size=72, intermediate_size=44, num_experts=E, num_experts_per_tok=1,
        norm_topk_prob=True),
@@ -130,6 +154,12 @@ WIDE = {
                     num_experts=E, num_experts_per_tok=2),
     "qwen3_moe": _t("qwen3_moe-wide", hidden_size=256, moe_intermediate_size=256, num_experts=E, num_experts_per_tok=2,
                     norm_topk_prob=True, head_dim=64),
+    "qwen3_next": _t("qwen3_next-wide", hidden_size=256, moe_intermediate_size=256, shared_expert_intermediate_size=256, num_experts=E,
+                     num_experts_per_tok=2, head_dim=64, full_attention_interval=2, linear_num_key_heads=2, linear_num_value_heads=4,
+                     linear_key_head_dim=64, linear_value_head_dim=64),
+    "qwen3_5_moe": _t("qwen3_5_moe-wide", hidden_size=256, moe_intermediate_size=256, shared_expert_intermediate_size=256,
+                      num_experts=E, num_experts_per_tok=2, head_dim=64, full_attention_interval=2, linear_num_key_heads=2,
+                      linear_num_value_heads=4, linear_key_head_dim=64, linear_value_head_dim=64),
     "olmoe": _t("olmoe-wide", hidden_size=256, intermediate_size=256, num_experts=E, num_experts_per_tok=2),
     "gpt_oss": _t("gpt_oss-wide", hidden_size=256, intermediate_size=256, num_local_experts=E, num_experts_per_tok=2, head_dim=64,
                   sliding_window=16, rope_parameters=YARN | {"truncate": False}),
@@ -155,7 +185,10 @@ def _redraw(model, seed: int) -> None:
                 b.copy_(0.7 + 0.6 * torch.rand(b.shape, generator=gen))
         for name, p in model.named_parameters():
             if "layernorm" in name or name.endswith(("norm.weight", ".scale", "per_expert_scale")):
-                p.copy_(1 + 0.2 * torch.randn(p.shape, generator=gen))
+                centre = p if model.config.model_type in ZERO_CENTRED else 1     # zero where norms are zero-centred
+                p.copy_(centre + 0.2 * torch.randn(p.shape, generator=gen))
+            elif name.endswith("A_log"):                           # from memories of a token to those of fifty
+                p.copy_(5 * torch.rand(p.shape, generator=gen) - 4)
             elif name.endswith(("bias", "sinks")):
                 p.copy_(0.2 * torch.randn(p.shape, generator=gen))
             elif "embed" in name:
@@ -176,7 +209,7 @@ def build(tiny: Tiny, folder, seed: int = 1) -> Path:
     torch.set_num_threads(1)
 
     folder = Path(folder)
-    config = getattr(transformers, CLASSES[tiny.family] + "Config")(**tiny.config)
+    config = getattr(transformers, CONFIGS.get(tiny.family, CLASSES[tiny.family] + "Config"))(**tiny.config)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         kind = CLASSES[tiny.family]
@@ -184,12 +217,17 @@ def build(tiny: Tiny, folder, seed: int = 1) -> Path:
         _redraw(model, seed)
         model = model.to(getattr(torch, tiny.dtype))
         model.generation_config.eos_token_id = [3, 7]
-        if tiny.layout == "fused":
+        if tiny.layout in ("fused", "multimodal"):
             folder.mkdir(parents=True, exist_ok=True)
             config.save_pretrained(folder)
             state = dict(model.state_dict())
             if config.tie_word_embeddings:
                 state.pop("lm_head.weight")
+            if tiny.layout == "multimodal":
+                _wrap(folder / "config.json")
+                state = {("model.language_model." + k[6:] if k.startswith("model.") else k): v for k, v in state.items()}
+                state["model.visual.blocks.0.norm1.weight"] = torch.ones(8)
+                state["mtp.norm.weight"] = torch.ones(8)
             save_file({k: v.contiguous() for k, v in state.items()}, folder / "model.safetensors", {"format": "pt"})
         else:
             size = "50GB" if tiny.layout == "single" else "200KB"
@@ -211,6 +249,14 @@ def _old_spelling(path: Path) -> None:
     if c["model_type"] != "mixtral" and "num_local_experts" in c:
         c["num_experts"] = c.pop("num_local_experts")
     path.write_text(json.dumps(c, indent=1))
+
+
+def _wrap(path: Path) -> None:
+    """The configuration as that of a multimodal model, the text part inside."""
+    text = json.loads(path.read_text())
+    path.write_text(json.dumps({"architectures": ["Qwen3_5MoeForConditionalGeneration"], "model_type": "qwen3_5_moe",
+                                "image_token_id": 7, "tie_word_embeddings": text["tie_word_embeddings"],
+                                "vision_config": {"depth": 1}, "text_config": text}, indent=1))
 
 
 def load(folder):
@@ -310,6 +356,24 @@ def weights(f, name: str, part: str | None = None, record: int = 0) -> np.ndarra
     return dequantise(fmt, raw.reshape(-(-rows // 8), -1), cols)[:rows]
 
 
+def _put_delta(put, f, p: str, s: str, a: dict, state: dict) -> None:
+    """A gated delta rule layer, in the fused spelling (rows by key head) where the model has it."""
+    kh, vh, dk, dv = a["key_heads"], a["value_heads"], a["key_dim"], a["value_dim"]
+    qkv, z, beta, alpha = (weights(f, p + x) for x in ("qkv", "z", "beta", "alpha"))
+    if s + "in_proj_qkvz.weight" in state:
+        q, k, v = np.split(qkv, [kh * dk, 2 * kh * dk])
+        put(s + "in_proj_qkvz.weight", np.concatenate([x.reshape(kh, -1, qkv.shape[1]) for x in (q, k, v, z)], axis=1))
+        put(s + "in_proj_ba.weight", np.concatenate([x.reshape(kh, -1, qkv.shape[1]) for x in (beta, alpha)], axis=1))
+    else:
+        for name, x in (("qkv", qkv), ("z", z), ("b", beta), ("a", alpha)):
+            put(f"{s}in_proj_{name}.weight", x)
+    put(s + "conv1d.weight", weights(f, p + "conv").reshape(a["taps"], 2 * kh * dk + vh * dv).T)
+    put(s + "A_log", np.log(-weights(f, p + "rate").astype(np.float64)).astype(np.float32))
+    put(s + "dt_bias", weights(f, p + "dt_bias"))
+    put(s + "norm.weight", weights(f, p + "out_norm"))
+    put(s + "out_proj.weight", weights(f, p + "o"))
+
+
 def dequantised_copy(colibri, folder):
     """The transformers model of `folder` with every weight taken from a .colibri file (a path or a ColibriFile)."""
     import torch
@@ -327,19 +391,28 @@ def dequantised_copy(colibri, folder):
         done.add(name)
 
     put("model.embed_tokens.weight", weights(f, "embed"))
-    put("model.norm.weight", weights(f, "output_norm"))
+    zero = np.float32(f.topology["model_type"] in ("qwen3_next", "qwen3_5_moe"))     # their norms are zero-centred in transformers
+    put("model.norm.weight", weights(f, "output_norm") - zero)
     if not f.topology["tied"]:
         put("lm_head.weight", weights(f, "output"))
     for n, layer in enumerate(f.topology["layers"]):
         p, s = f"layers.{n}.", f"model.layers.{n}."
-        put(s + "input_layernorm.weight", weights(f, p + "attn_norm"))
-        put(s + "post_attention_layernorm.weight", weights(f, p + "ffn_norm"))
-        for x in "qkvo":
+        put(s + "input_layernorm.weight", weights(f, p + "attn_norm") - zero)
+        put(s + "post_attention_layernorm.weight", weights(f, p + "ffn_norm") - zero)
+        if layer["attn"]["kind"] == "delta":
+            _put_delta(put, f, p + "attn.", s + "linear_attn.", layer["attn"], state)
+        gated = layer["attn"]["kind"] == "gated"
+        for x in "qkvo" if layer["attn"]["kind"] != "delta" else "":
+            if gated and x == "q":
+                both = [weights(f, f"{p}attn.{y}").reshape(layer["attn"]["heads"], layer["attn"]["head_dim"], -1) for y in ("q", "gate")]
+                put(s + "self_attn.q_proj.weight", np.concatenate(both, axis=1))
+                put(s + "self_attn.q_norm.weight", weights(f, p + "attn.q_norm") - zero)
+                continue
             put(f"{s}self_attn.{x}_proj.weight", weights(f, f"{p}attn.{x}"))
             if f"{p}attn.{x}_bias" in f.tensors:
                 put(f"{s}self_attn.{x}_proj.bias", weights(f, f"{p}attn.{x}_bias"))
             if f"{p}attn.{x}_norm" in f.tensors:
-                put(f"{s}self_attn.{x}_norm.weight", weights(f, f"{p}attn.{x}_norm"))
+                put(f"{s}self_attn.{x}_norm.weight", weights(f, f"{p}attn.{x}_norm") - zero)
         if layer["ffn"]["kind"] == "dense":
             for x in ("gate", "up", "down"):
                 put(f"{s}mlp.{x}_proj.weight", weights(f, p + "mlp", x))
@@ -363,7 +436,8 @@ def dequantised_copy(colibri, folder):
 # -- the same model as GGUF --------------------------------------------------------------------------------------------
 
 ARCHS = {"llama": "llama", "mixtral": "llama", "qwen3": "qwen3", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe",
-         "olmoe": "olmoe", "gpt_oss": "gpt-oss", "gemma2": "gemma2", "gemma3": "gemma3", "gemma3_text": "gemma3", "gemma4_text": "gemma4"}
+         "olmoe": "olmoe", "qwen3_next": "qwen3next", "qwen3_5_moe_text": "qwen35moe",
+         "gpt_oss": "gpt-oss", "gemma2": "gemma2", "gemma3": "gemma3", "gemma3_text": "gemma3", "gemma4_text": "gemma4"}
 
 
 def _gemma_fields(w, c) -> int:
@@ -434,8 +508,9 @@ def gguf_tensors(model, family: str, split: bool = False):
             return x
         return x.reshape(heads, 2, hd // 2, -1).swapaxes(1, 2).reshape(x.shape)
 
+    zero = np.float32(family in ZERO_CENTRED)
     yield "token_embd.weight", state["model.embed_tokens.weight"]
-    yield "output_norm.weight", state["model.norm.weight"] + (family in ("gemma2", "gemma3_text"))
+    yield "output_norm.weight", state["model.norm.weight"] + (zero or family in ("gemma2", "gemma3_text"))
     if not c.tie_word_embeddings:
         yield "output.weight", state["lm_head.weight"]
     if family == "gemma4_text":       # one divisor per pair of channels of a global layer: 1 where it turns, 1e30 where it does not
@@ -446,8 +521,10 @@ def gguf_tensors(model, family: str, split: bool = False):
         if family == "gpt_oss" or family.startswith("gemma"):
             yield from (_gguf_gpt_oss if family == "gpt_oss" else _gguf_gemma)(state, s, b, *([family] if family != "gpt_oss" else []))
             continue
-        yield b + "attn_norm.weight", state[s + "input_layernorm.weight"]
-        yield b + "ffn_norm.weight", state[s + "post_attention_layernorm.weight"]
+        yield b + "attn_norm.weight", state[s + "input_layernorm.weight"] + zero
+        yield b + ("post_attention_norm.weight" if zero else "ffn_norm.weight"), state[s + "post_attention_layernorm.weight"] + zero
+        if s + "linear_attn.A_log" in state:
+            yield from _gguf_delta(c, state, s + "linear_attn.", b, split)
         for x, name, heads in (("q", "attn_q", c.num_attention_heads), ("k", "attn_k", c.num_key_value_heads),
                                ("v", "attn_v", 0), ("o", "attn_output", 0)):
             for kind in ("weight", "bias"):
@@ -455,7 +532,7 @@ def gguf_tensors(model, family: str, split: bool = False):
                 if w is not None:
                     yield f"{b}{name}.{kind}", permute(w, heads) if heads else w
             if f"{s}self_attn.{x}_norm.weight" in state:
-                yield f"{b}{name}_norm.weight", state[f"{s}self_attn.{x}_norm.weight"]
+                yield f"{b}{name}_norm.weight", state[f"{s}self_attn.{x}_norm.weight"] + zero
         if s + "mlp.gate_proj.weight" in state:
             for x in ("gate", "up", "down"):
                 yield f"{b}ffn_{x}.weight", state[f"{s}mlp.{x}_proj.weight"]
@@ -511,6 +588,38 @@ def _gguf_gemma(state: dict, s: str, b: str, family: str):
             yield b + ours, state[s + theirs]
 
 
+def _gguf_delta(c, state: dict, s: str, b: str, old: bool):
+    """A gated delta rule layer. qwen3next keeps the order of value heads (and, in older files, the fused matrices); qwen35moe has them
+    by their place within a key head first."""
+    kh, vh, dk, dv = c.linear_num_key_heads, c.linear_num_value_heads, c.linear_key_head_dim, c.linear_value_head_dim
+    fused = s + "in_proj_qkvz.weight" in state
+    if fused:
+        both, ba = state[s + "in_proj_qkvz.weight"].reshape(kh, -1, c.hidden_size), state[s + "in_proj_ba.weight"]
+        parts = np.split(both, np.cumsum([dk, dk, vh // kh * dv]), axis=1)
+        q, k, v, z = (x.reshape(-1, c.hidden_size) for x in parts)
+    else:
+        q, k, v = np.split(state[s + "in_proj_qkv.weight"], [kh * dk, 2 * kh * dk])
+        z, beta, alpha = (state[f"{s}in_proj_{x}.weight"] for x in "zba")
+    order = np.arange(vh) if fused else np.arange(vh).reshape(kh, -1).T.reshape(-1)
+    each = (order[:, None] * dv + np.arange(dv)).reshape(-1)
+    conv = state[s + "conv1d.weight"][:, 0]
+    if fused and old:
+        yield b + "ssm_in.weight", state[s + "in_proj_qkvz.weight"]
+    else:
+        yield b + "attn_qkv.weight", np.concatenate([q, k, v[each]])
+        yield b + "attn_gate.weight", z[each]
+    if fused:
+        yield b + "ssm_ba.weight", ba
+    else:
+        yield b + "ssm_beta.weight", beta[order]
+        yield b + "ssm_alpha.weight", alpha[order]
+    yield b + "ssm_conv1d.weight", np.concatenate([conv[:2 * kh * dk], conv[2 * kh * dk:][each]])
+    yield b + "ssm_a", -np.exp(state[s + "A_log"][order])
+    yield b + "ssm_dt.bias", state[s + "dt_bias"][order]
+    yield b + "ssm_norm.weight", state[s + "norm.weight"]
+    yield b + "ssm_out.weight", state[s + "out_proj.weight"][:, each]
+
+
 def write_gguf(folder, path, types="F32", *, split: bool = False, parts: int = 0, fields: dict | None = None,
                skip=(), extra: dict | None = None) -> Path:
     """Write the model of a Hugging Face folder as GGUF. types: one type for all matrices, or a function of the tensor's
@@ -533,7 +642,8 @@ def write_gguf(folder, path, types="F32", *, split: bool = False, parts: int = 0
     w.add_block_count(c.num_hidden_layers)
     w.add_context_length(c.max_position_embeddings)
     w.add_embedding_length(c.hidden_size)
-    w.add_feed_forward_length(c.intermediate_size)
+    if getattr(c, "intermediate_size", None):
+        w.add_feed_forward_length(c.intermediate_size)
     w.add_head_count(c.num_attention_heads)
     w.add_layer_norm_rms_eps(c.rms_norm_eps)
     if family.startswith("gemma"):
@@ -543,7 +653,8 @@ def write_gguf(folder, path, types="F32", *, split: bool = False, parts: int = 0
         w.add_rope_freq_base(c.rope_parameters["rope_theta"])
     w.add_key_length(hd)
     w.add_value_length(hd)
-    w.add_rope_dimension_count(hd)
+    share = 1.0 if family.startswith("gemma") else c.rope_parameters.get("partial_rotary_factor", 1.0)
+    w.add_rope_dimension_count(int(hd * share))
     if family not in ("llama", "qwen3") and not family.startswith("gemma"):
         experts = getattr(c, "num_experts", None) or c.num_local_experts
         w.add_expert_count(experts)
@@ -557,9 +668,16 @@ def write_gguf(folder, path, types="F32", *, split: bool = False, parts: int = 0
         w.add_rope_scaling_factor(rope["factor"])
         if rope["rope_type"] == "yarn":
             w.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
-    if family in ("qwen2_moe", "qwen3_moe"):
+    if family in ("qwen3_next", "qwen3_5_moe_text"):
+        w.add_ssm_conv_kernel(c.linear_conv_kernel_dim)
+        w.add_ssm_state_size(c.linear_key_head_dim)
+        w.add_ssm_group_count(c.linear_num_key_heads)
+        w.add_ssm_time_step_rank(c.linear_num_value_heads)
+        w.add_ssm_inner_size(c.linear_num_value_heads * c.linear_value_head_dim)
+        w.add_full_attention_interval(c.layer_types.index("full_attention") + 1)
+    if family in ("qwen2_moe", "qwen3_moe", "qwen3_next", "qwen3_5_moe_text"):
         w.add_expert_feed_forward_length(c.moe_intermediate_size)
-    if family == "qwen2_moe":
+    if family in ("qwen2_moe", "qwen3_next", "qwen3_5_moe_text"):
         w.add_expert_shared_feed_forward_length(c.shared_expert_intermediate_size)
     for key, value in (fields or {}).items():
         kind = (gguf.GGUFValueType.STRING if isinstance(value, str) else gguf.GGUFValueType.BOOL
@@ -570,7 +688,7 @@ def write_gguf(folder, path, types="F32", *, split: bool = False, parts: int = 0
         else:
             w.add_key_value(key, value, kind)
     for name, x in tensors:
-        plain = x.ndim == 1 or "ffn_gate_inp" in name or name.endswith(".bias")
+        plain = x.ndim == 1 or "ffn_gate_inp" in name or name.endswith(".bias") or "ssm_conv1d" in name
         kind = "F32" if plain else types if isinstance(types, str) else types(name)
         raw = np.ascontiguousarray(encode(x, kind, rng))
         w.add_tensor(name, raw, raw_dtype=gguf.GGMLQuantizationType[kind.upper()])

@@ -127,8 +127,8 @@ cdef int32_t _position_of(Session s) noexcept nogil:
 cdef int32_t _rewind_to(Session s, int32_t position) noexcept nogil:
     if position < 0 or position > s.pos:
         return cl_fail(-1, "colibri_session_rewind: position %d, wanted 0 to %d", <int>position, <int>s.pos)
-    s.pos = position
-    return 0
+    cdef int32_t rc = s.rewind_to(position)
+    return _say(s, rc) if rc else 0
 
 
 # Held in variables: a direct call through another type is undefined in C, and GCC makes it a trap.

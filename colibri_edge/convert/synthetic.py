@@ -103,7 +103,8 @@ def _binding(name: str, want: Want, fmt: str, seed: int, spread: float, biases: 
     if want.kind == "vector":
         if name.startswith("rope."):
             return None
-        centre = 1.0 if "norm" in name or name.endswith("scale") else 0.0
+        # a rate above zero would let a state grow
+        centre = 1.0 if "norm" in name or name.endswith("scale") else -0.5 if name.endswith("attn.rate") else 0.0
         return (uniform(seed, want.shape[0], 0.1) + np.float32(centre)).astype(np.float32)
     if want.kind == "matrix":
         rows, cols = want.shape
@@ -158,10 +159,19 @@ def topology_of(config: dict) -> dict:
 def topology(model_type: str = "qwen3_moe", *, hidden: int, layers: int, heads: int, kv_heads: int, head_dim: int, vocab: int,
              experts: int = 0, top_k: int = 0, intermediate: int, dense: dict[int, int] | None = None, shared: int = 0,
              shared_gate: bool = True, renormalise: bool = True, qk_norm: str | None = "head", window: int = 0, context: int = 4096,
-             tied: bool = False, eps: float = 1e-6) -> dict:
-    """A topology (docs/format.md) from the figures that a model card gives. dense: {layer: width} of dense layers among sparse."""
+             tied: bool = False, eps: float = 1e-6, rope_dim: int = 0, delta: dict | None = None, interval: int = 4) -> dict:
+    """A topology (docs/format.md) from the figures that a model card gives. dense: {layer: width} of dense layers among sparse.
+
+    rope_dim: rotated channels of a head, all by default. delta: key_heads, value_heads, key_dim, value_dim, taps of gated delta rule
+    layers; every interval-th layer has gated attention, the others these.
+    """
     attn = {"kind": "full", "heads": heads, "kv_heads": kv_heads, "head_dim": head_dim, "scale": head_dim ** -0.5, "rope": 0,
             "window": window, "qk_norm": qk_norm}
+
+    def attention(n: int) -> dict:
+        if delta is None:
+            return dict(attn)
+        return attn | {"kind": "gated"} if (n + 1) % interval == 0 else {"kind": "delta", "pairing": "grouped"} | delta
 
     def ffn(n: int) -> dict:
         width = (dense or {}).get(n, 0 if experts else intermediate)
@@ -172,5 +182,5 @@ def topology(model_type: str = "qwen3_moe", *, hidden: int, layers: int, heads: 
 
     return {"model_type": model_type, "hidden_size": hidden, "vocab_size": vocab, "context_length": context, "norm_eps": eps,
             "tied": tied, "embed_scale": 1.0, "logit_softcap": 0.0,
-            "ropes": [{"tensor": "rope.0", "dim": head_dim, "attention_factor": 1.0}],
-            "layers": [{"attn": dict(attn), "ffn": ffn(n)} for n in range(layers)]}
+            "ropes": [{"tensor": "rope.0", "dim": rope_dim or head_dim, "attention_factor": 1.0}],
+            "layers": [{"attn": attention(n), "ffn": ffn(n)} for n in range(layers)]}

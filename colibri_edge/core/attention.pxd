@@ -12,6 +12,8 @@ ctypedef struct attn_layer:
     matrix k
     matrix v
     matrix o
+    bint gated                       # the heads' outputs are multiplied by sigmoid of a gate, [heads*head_dim, hidden]
+    matrix gate
     const float *q_bias              # each padded to 8, or NULL
     const float *k_bias
     const float *v_bias
@@ -51,6 +53,7 @@ ctypedef struct attn_buffers:
     float *v
     size_t ldq
     size_t ldk
+    float *gate                      # [tokens][ldq]: projection of the output gate
     activations out                  # heads*head_dim, padded
 
 cdef void attend(runtime *rt, const attn_layer *l, const kv_view *kv, attn_buffers *b, const float *cos, const float *sin,

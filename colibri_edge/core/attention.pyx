@@ -117,6 +117,11 @@ cdef void attend_chunk(void *ctx, int32_t chunk, int32_t worker) noexcept nogil:
         p.rt.k.attention(&a)
 
 
+cdef void gate_token(void *ctx, int32_t t, int32_t worker) noexcept nogil:
+    cdef pass_t *p = <pass_t *>ctx
+    p.rt.k.sigmoid_mul(p.b.out.x + <size_t>t * p.b.out.ldx, p.b.gate + <size_t>t * p.b.ldq, round_up(p.l.heads * p.l.head_dim, 8))
+
+
 cdef void attend(runtime *rt, const attn_layer *l, const kv_view *kv, attn_buffers *b, const float *cos, const float *sin,
                  int32_t pos, int32_t nt) noexcept nogil:
     """Positions pos .. pos+nt-1; b.q, b.k, b.v hold their projections (biases added), b.out.x takes the heads' outputs."""
@@ -131,3 +136,5 @@ cdef void attend(runtime *rt, const attn_layer *l, const kv_view *kv, attn_buffe
     p.nt = nt
     cl_pool_run(rt.pool, prepare_token, &p, nt)
     cl_pool_run(rt.pool, attend_chunk, &p, l.kv_heads * ((nt + TOKENS - 1) / TOKENS))
+    if l.gated:
+        cl_pool_run(rt.pool, gate_token, &p, nt)

@@ -26,12 +26,14 @@ static void fill(void) {
     cl_kernels *t = next_table("scalar");
     cl_fill_float__scalar(t);
     cl_fill_rowmm__scalar(t);
+    cl_fill_delta__scalar(t);
     cl_fill_mm_int__scalar(t);
 #if CL_HAVE_AVX2
     if (f & CL_CPU_AVX2) {
         t = next_table("avx2");
         cl_fill_float__avx2(t);
         cl_fill_rowmm__avx2(t);
+        cl_fill_delta__avx2(t);
         cl_fill_mm_int__avx2(t);
     }
 #endif
@@ -40,6 +42,7 @@ static void fill(void) {
         t = next_table("neon");
         cl_fill_float__neon(t);
         cl_fill_rowmm__neon(t);
+        cl_fill_delta__neon(t);
         cl_fill_mm_int__neon(t);
     }
 #endif

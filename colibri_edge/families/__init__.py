@@ -15,8 +15,9 @@ from importlib import import_module
 
 from ..convert.source import ConvertError
 
-FAMILIES = ("llama", "qwen3", "mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "gpt_oss", "gemma2", "gemma3", "gemma4")
-ALIASES = {"gemma3_text": "gemma3", "gemma4_text": "gemma4"}    # model types that another module serves
+FAMILIES = ("llama", "qwen3", "mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "gpt_oss", "gemma2", "gemma3", "gemma4",
+            "qwen3_next", "qwen3_5_moe")
+ALIASES = {"qwen3_5_moe_text": "qwen3_5_moe", "gemma3_text": "gemma3", "gemma4_text": "gemma4"}    # model types that another module serves
 
 
 def family(model_type: str):

@@ -197,6 +197,19 @@ def attention(n: int, kv: int, hd: int, qk_norm=None, window: int = 0) -> dict:
             "window": window, "qk_norm": qk_norm}
 
 
+def gated(n: int, kv: int, hd: int, qk_norm=None) -> dict:
+    """The same with the heads' outputs times the sigmoid of a projection of their own."""
+    return attention(n, kv, hd, qk_norm) | {"kind": "gated"}
+
+
+def delta(key_heads: int, value_heads: int, key_dim: int, value_dim: int, taps: int, tiled: bool = False) -> dict:
+    """The `attn` entry of a gated delta rule layer. tiled: value head h uses key head h % key_heads, else neighbours share one."""
+    if value_heads % key_heads:
+        raise ConvertError(f"the configuration has {value_heads} value heads over {key_heads} key heads, wanted a whole ratio")
+    return {"kind": "delta", "key_heads": key_heads, "value_heads": value_heads, "key_dim": key_dim, "value_dim": value_dim, "taps": taps,
+            "pairing": "tiled" if tiled else "grouped"}
+
+
 def text_part(cfg: HFConfig) -> HFConfig:
     """The configuration of the language model inside a multimodal one; a plain configuration as it is. Images, sound and their towers
     are left out: with text alone they change nothing."""

@@ -8,53 +8,12 @@ Refuses: a tensor that is missing, has another shape, or that nobody uses.
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 
 from ..convert.source import ConvertError, Rows
+from . import deltanet
+from .binder import Binder
 from .common import Spec
-
-IGNORABLE = re.compile(r".*(rotary_emb\.inv_freq|rotary_emb\.(cos|sin)_cached|attn_rot_embd\.weight|attn_rot_embd)$")
-
-
-class Binder:
-    """Hands out rows of source tensors, checks shapes, remembers what was used."""
-
-    def __init__(self, tensors: dict, where: str):
-        self.tensors, self.where, self.used = tensors, where, set()
-
-    def has(self, name: str) -> bool:
-        return name in self.tensors
-
-    def take(self, names, shape: tuple[int, ...], target: str):
-        """The source tensor of the first of these names that exists; its shape must be `shape`."""
-        names = (names,) if isinstance(names, str) else names
-        name = next((n for n in names if n in self.tensors), None)
-        if name is None:
-            raise ConvertError(f"{self.where} lacks {' or '.join(names)}, wanted for {target} {list(shape)}; the "
-                               "download is incomplete, or the configuration belongs to another model")
-        t = self.tensors[name]
-        if t.shape is None:     # from an index, which tells none (convert/outline.py)
-            t.shape = tuple(shape)
-        if tuple(t.shape) != tuple(shape):
-            raise ConvertError(f"{self.where}: {name} has shape {list(t.shape)}, the configuration asks for "
-                               f"{list(shape)}; it belongs to another model")
-        self.used.add(name)
-        return t
-
-    def rows(self, names, shape: tuple[int, ...], target: str, order=None) -> Rows:
-        r = self.take(names, shape, target).all()
-        r.order = order
-        return r
-
-    def finish(self, also: set[str]) -> None:
-        """Fatal when a source tensor was not used."""
-        left = sorted(n for n in self.tensors if n not in self.used and n not in also and not IGNORABLE.match(n))
-        if left:
-            raise ConvertError(f"{self.where}: nothing uses the tensor {left[0]} "
-                               f"{list(self.tensors[left[0]].shape or ())} ({len(left)} such tensors); the configuration "
-                               "does not describe this model, or it has parts that colibri-edge does not know")
 
 
 def slice_expert(t, e: int, rows: int, first: int = 0, of: int | None = None) -> Rows:
@@ -89,27 +48,20 @@ def _same(output, embed) -> None:
                            f"{embed.name}; set tie_word_embeddings to what the model was trained with")
 
 
-def hf(spec: Spec, tensors: dict, *, mlp=("mlp",), experts=("gate_proj", "up_proj", "down_proj")) -> dict:
+def hf(spec: Spec, tensors: dict, *, mlp=("mlp",), experts=("gate_proj", "up_proj", "down_proj"), norm=None) -> dict:
     """Bindings of a Hugging Face checkpoint. mlp: names of a sparse layer's block, newest first; experts: the names of
     gate, up and down of one expert where each has tensors of its own; fused 3-D tensors are `experts.gate_up_proj`
-    [E, 2 I, H] (gate first) and `experts.down_proj` [E, H, I]; MLX stacks experts as `switch_mlp.{gate,up,down}_proj`."""
+    [E, 2 I, H] (gate first) and `experts.down_proj` [E, H, I]; MLX stacks experts as `switch_mlp.{gate,up,down}_proj`.
+    norm: what is stored instead of a norm's weights."""
     b = Binder(tensors, "the checkpoint")
     out = _head(b, spec, "model.embed_tokens.weight", "model.norm.weight", "lm_head.weight")
+    out["output_norm"].change = norm
     hidden = spec.topology["hidden_size"]
     for n, layer in enumerate(spec.topology["layers"]):
         s, p, a, f = f"model.layers.{n}.", f"layers.{n}.", layer["attn"], layer["ffn"]
-        q, kv = a["heads"] * a["head_dim"], a["kv_heads"] * a["head_dim"]
-        out[p + "attn_norm"] = b.rows(s + "input_layernorm.weight", (hidden,), p + "attn_norm")
-        out[p + "ffn_norm"] = b.rows(s + "post_attention_layernorm.weight", (hidden,), p + "ffn_norm")
-        for x, shape in (("q", (q, hidden)), ("k", (kv, hidden)), ("v", (kv, hidden)), ("o", (hidden, q))):
-            out[f"{p}attn.{x}"] = b.rows(f"{s}self_attn.{x}_proj.weight", shape, f"{p}attn.{x}")
-            if x in (spec.biases or ()):
-                out[f"{p}attn.{x}_bias"] = b.rows(f"{s}self_attn.{x}_proj.bias", shape[:1], f"{p}attn.{x}_bias")
-        if a["qk_norm"]:
-            full = a["qk_norm"] == "full"
-            for x, width in (("q", q), ("k", kv)):
-                shape = (width if full else a["head_dim"],)
-                out[f"{p}attn.{x}_norm"] = b.rows(f"{s}self_attn.{x}_norm.weight", shape, f"{p}attn.{x}_norm")
+        out[p + "attn_norm"] = b.rows(s + "input_layernorm.weight", (hidden,), p + "attn_norm", change=norm)
+        out[p + "ffn_norm"] = b.rows(s + "post_attention_layernorm.weight", (hidden,), p + "ffn_norm", change=norm)
+        out |= deltanet.hf_delta(b, s, p + "attn.", a, hidden) if a["kind"] == "delta" else _hf_attention(b, spec, s, p, a, hidden, norm)
         if f["kind"] == "dense":
             out[p + "mlp"] = _hf_mlp(b, s + "mlp.", p + "mlp", f["intermediate"], hidden, spec.mlp_bias)
             continue
@@ -121,6 +73,23 @@ def hf(spec: Spec, tensors: dict, *, mlp=("mlp",), experts=("gate_proj", "up_pro
             if f["shared"]["gate"]:
                 out[p + "shared_gate"] = b.rows(s + "mlp.shared_expert_gate.weight", (1, hidden), p + "shared_gate")
     b.finish(spec.uses)
+    return out
+
+
+def _hf_attention(b: Binder, spec: Spec, s: str, p: str, a: dict, hidden: int, norm) -> dict:
+    q, kv, out = a["heads"] * a["head_dim"], a["kv_heads"] * a["head_dim"], {}
+    if a["kind"] == "gated":
+        out = deltanet.query_and_gate(b, f"{s}self_attn.q_proj.weight", p + "attn.", a, hidden)
+    for x, shape in (("q", (q, hidden)), ("k", (kv, hidden)), ("v", (kv, hidden)), ("o", (hidden, q))):
+        if f"{p}attn.{x}" not in out:
+            out[f"{p}attn.{x}"] = b.rows(f"{s}self_attn.{x}_proj.weight", shape, f"{p}attn.{x}")
+        if x in (spec.biases or ()):
+            out[f"{p}attn.{x}_bias"] = b.rows(f"{s}self_attn.{x}_proj.bias", shape[:1], f"{p}attn.{x}_bias")
+    if a["qk_norm"]:
+        full = a["qk_norm"] == "full"
+        for x, width in (("q", q), ("k", kv)):
+            shape = (width if full else a["head_dim"],)
+            out[f"{p}attn.{x}_norm"] = b.rows(f"{s}self_attn.{x}_norm.weight", shape, f"{p}attn.{x}_norm", change=norm)
     return out
 
 
@@ -161,21 +130,10 @@ def gguf(spec: Spec, tensors: dict, *, interleaved: bool = False):
     hidden = spec.topology["hidden_size"]
     for n, layer in enumerate(spec.topology["layers"]):
         s, p, a, f = f"blk.{n}.", f"layers.{n}.", layer["attn"], layer["ffn"]
-        q, kv = a["heads"] * a["head_dim"], a["kv_heads"] * a["head_dim"]
-        order = {"q": half_split(a["heads"], a["head_dim"]), "k": half_split(a["kv_heads"], a["head_dim"])}
         out[p + "attn_norm"] = b.rows(s + "attn_norm.weight", (hidden,), p + "attn_norm")
-        out[p + "ffn_norm"] = b.rows(s + "ffn_norm.weight", (hidden,), p + "ffn_norm")
-        for x, shape in (("q", (q, hidden)), ("k", (kv, hidden)), ("v", (kv, hidden)), ("o", (hidden, q))):
-            name = s + ("attn_output" if x == "o" else f"attn_{x}")
-            rows = order.get(x) if interleaved else None
-            out[f"{p}attn.{x}"] = b.rows(name + ".weight", shape, f"{p}attn.{x}", rows)
-            if x in (spec.biases or ()) or (spec.biases is None and b.has(name + ".bias")):
-                out[f"{p}attn.{x}_bias"] = b.rows(name + ".bias", shape[:1], f"{p}attn.{x}_bias", rows)
-        if a["qk_norm"]:
-            full = a["qk_norm"] == "full"
-            for x, width in (("q", q), ("k", kv)):
-                shape = (width if full else a["head_dim"],)
-                out[f"{p}attn.{x}_norm"] = b.rows(f"{s}attn_{x}_norm.weight", shape, f"{p}attn.{x}_norm")
+        out[p + "ffn_norm"] = b.rows([s + "ffn_norm.weight", s + "post_attention_norm.weight"], (hidden,), p + "ffn_norm")
+        out |= (deltanet.gguf_delta(b, s, p + "attn.", a, hidden) if a["kind"] == "delta"
+                else _gguf_attention(b, spec, s, p, a, hidden, interleaved))
         if f["kind"] == "dense":
             out[p + "mlp"] = _gguf_mlp(b, s, "", p + "mlp", f["intermediate"], hidden)
             continue
@@ -188,6 +146,26 @@ def gguf(spec: Spec, tensors: dict, *, interleaved: bool = False):
                 flat = b.has(name) and tensors[name].shape == (hidden,)
                 out[p + "shared_gate"] = b.rows(name, (hidden,) if flat else (1, hidden), p + "shared_gate")
     b.finish(spec.uses | {"rope_freqs.weight"})
+    return out
+
+
+def _gguf_attention(b: Binder, spec: Spec, s: str, p: str, a: dict, hidden: int, interleaved: bool) -> dict:
+    q, kv, out = a["heads"] * a["head_dim"], a["kv_heads"] * a["head_dim"], {}
+    order = {"q": half_split(a["heads"], a["head_dim"]), "k": half_split(a["kv_heads"], a["head_dim"])}
+    if a["kind"] == "gated":
+        out = deltanet.query_and_gate(b, s + "attn_q.weight", p + "attn.", a, hidden)
+    for x, shape in (("q", (q, hidden)), ("k", (kv, hidden)), ("v", (kv, hidden)), ("o", (hidden, q))):
+        name = s + ("attn_output" if x == "o" else f"attn_{x}")
+        rows = order.get(x) if interleaved else None
+        if f"{p}attn.{x}" not in out:
+            out[f"{p}attn.{x}"] = b.rows(name + ".weight", shape, f"{p}attn.{x}", rows)
+        if x in (spec.biases or ()) or (spec.biases is None and b.has(name + ".bias")):
+            out[f"{p}attn.{x}_bias"] = b.rows(name + ".bias", shape[:1], f"{p}attn.{x}_bias", rows)
+    if a["qk_norm"]:
+        full = a["qk_norm"] == "full"
+        for x, width in (("q", q), ("k", kv)):
+            shape = (width if full else a["head_dim"],)
+            out[f"{p}attn.{x}_norm"] = b.rows(f"{s}attn_{x}_norm.weight", shape, f"{p}attn.{x}_norm")
     return out
 
 

@@ -66,8 +66,12 @@ def mscale(factor: float, m: float = 1.0) -> float:
     return 1.0 if factor <= 1 else 0.1 * m * math.log(factor) + 1.0
 
 
-def from_hf(cfg: HFConfig, dim: int, context: int, theta: float = 10000.0) -> tuple[np.ndarray, float]:
-    """(inverse frequencies float64[dim/2], attention factor) of a config.json; theta: the family's default base."""
+def from_hf(cfg: HFConfig, dim: int, context: int, theta: float = 10000.0, partial: float = 1.0,
+            also: str = "") -> tuple[np.ndarray, float]:
+    """(inverse frequencies float64[dim/2], attention factor) of a config.json; theta: the family's default base.
+
+    partial: the share of a head that is rotated (dim is what comes of it). also: parameters that change nothing for this family.
+    """
     theta = cfg.number("rope_theta", theta, low=1.0)
     params = cfg.get(("rope_parameters", "rope_scaling"), {})
     if not isinstance(params, dict) or any(isinstance(v, dict) for v in params.values()):
@@ -80,10 +84,10 @@ def from_hf(cfg: HFConfig, dim: int, context: int, theta: float = 10000.0) -> tu
     if kind == "proportional":
         refuse_unknown(p.where, params, p.read | {"partial_rotary_factor", "factor"})
         return proportional(theta, dim, p.number("partial_rotary_factor", 1.0, high=1.0), p.number("factor", 1.0, low=1e-3)), 1.0
-    p.only("partial_rotary_factor", 1.0)
+    p.only("partial_rotary_factor", partial)
     length = p.number("original_max_position_embeddings", float(context))
     length = cfg.number("original_max_position_embeddings", length)
-    refuse_unknown(p.where, params, p.read | set(KEYS[kind].split()))
+    refuse_unknown(p.where, params, p.read | set(KEYS[kind].split()) | set(also.split()))
     f = plain(theta, dim)
     if kind == "default":
         return f, 1.0
@@ -98,6 +102,19 @@ def from_hf(cfg: HFConfig, dim: int, context: int, theta: float = 10000.0) -> tu
     f = yarn(f, theta, factor, length, p.number("beta_fast", 0.0) or 32.0, p.number("beta_slow", 0.0) or 1.0,
              p.boolean("truncate", True))
     return f, p.number("attention_factor", scale)
+
+
+def partial(cfg: HFConfig, default: float) -> float:
+    """partial_rotary_factor, where either spelling has it: the share of a head's channels that is rotated."""
+    share = cfg.number("partial_rotary_factor", None, high=1.0)
+    params = cfg.data.get("rope_parameters") or cfg.data.get("rope_scaling") or {}
+    inner = params.get("partial_rotary_factor") if isinstance(params, dict) else None
+    if share is not None and inner is not None and share != inner:
+        cfg.fail("partial_rotary_factor", share, f"{inner}, as in rope_parameters")
+    share = next((v for v in (inner, share) if v is not None), default)
+    if type(share) not in (int, float) or not 0 < share <= 1:
+        cfg.fail("partial_rotary_factor", share, "a number above 0, at most 1")
+    return float(share)
 
 
 def from_gguf(cfg: GGUFConfig, dim: int, context: int, truncate: bool = True) -> tuple[np.ndarray, float]:

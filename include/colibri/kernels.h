@@ -42,6 +42,30 @@ typedef struct {
     size_t ldy;
 } cl_rowmm_args;
 
+/* Gated delta rule of one head over nt tokens. Per value row S[k] of the state, with decay g and rate b of the token:
+   d = (v - g * (S . k)) * b; S = g * S + k * d; o = S . q. docs/numerics.md states the order. */
+typedef struct {
+    float *s;             /* [n/8 rounded up][dk][8]: rows of the state, eight values interleaved */
+    const float *q, *k;   /* [nt] rows of dk values, ldk floats apart: normalised queries and keys */
+    size_t ldk;
+    const float *v;       /* [nt] rows of n values, ldv floats apart */
+    size_t ldv;
+    const float *decay, *beta; /* [nt], ldg floats apart */
+    size_t ldg;
+    float *o;             /* [nt] rows of n values, ldo floats apart */
+    size_t ldo;
+    int32_t nt, dk, n;
+} cl_delta_args;
+
+/* Depthwise causal convolution with SiLU, in place: row taps-1+t becomes silu(sum over i, rising, of w[i] * row t+i), for n channels. */
+typedef struct {
+    float *x;             /* [taps-1 + nt] rows, ldx floats apart: taps-1 earlier inputs, then those of the tokens */
+    size_t ldx;
+    const float *w;       /* [taps] rows, ldw floats apart */
+    size_t ldw;
+    int32_t taps, nt, n;
+} cl_conv_args;
+
 enum { CL_ACT_SILU = 0, CL_ACT_GELU_TANH = 1, CL_ACT_RELU = 2 };
 enum { CL_KV_F32 = 0, CL_KV_F16 = 1, CL_KV_Q8 = 2 }; /* q8: int8 codes, one float16 scale for 32 channels of a position */
 enum { CL_KV_BLOCK = 64 }; /* positions that share one softmax maximum; blocks are aligned to absolute positions */
@@ -85,6 +109,12 @@ typedef struct {
     void (*rowmm)(const cl_rowmm_args *a);
     /* y[n] *= x[n]; n a multiple of 8 */
     void (*mul)(float *y, const float *x, int32_t n);
+    void (*delta)(const cl_delta_args *a);
+    void (*conv)(const cl_conv_args *a);
+    /* y[n] = x / sqrt(sum x^2 + eps) * scale; y may be x */
+    void (*l2norm)(const float *x, float *y, int32_t n, float eps, float scale);
+    /* y[n] *= 1 / (1 + exp(-g[n])); n a multiple of 8 */
+    void (*sigmoid_mul)(float *y, const float *g, int32_t n);
 } cl_kernels;
 
 CL_INLINE int32_t cl_attn_scratch(int32_t nrep, int32_t head_dim) {

@@ -38,6 +38,14 @@ CL_INLINE float cl_expf(float x) {
     return p * cl_bits_f32((uint32_t)(h + 127) << 23) * cl_bits_f32((uint32_t)(i - h + 127) << 23);
 }
 
+/* log(1 + e^x): max(x, 0) + log1p(u) with u = e^-|x| in (0, 1], and log1p(u) = 2 atanh(u / (2 + u)) by its series in double, whose
+   argument is at most 1/3: error under 1e-8 beside that of cl_expf. */
+CL_INLINE float cl_softplus(float x) {
+    double u = (double)cl_expf(x > 0.0f ? 0.0f - x : x), s = u / (2.0 + u), z = s * s, p = 1.0 / 17.0;
+    for (int32_t n = 15; n > 0; n -= 2) p = p * z + 1.0 / (double)n;
+    return (float)((x > 0.0f ? (double)x : 0.0) + 2.0 * s * p);
+}
+
 /* Sine and cosine of x radians, |x| < 2^30, in double: two-step Cody-Waite reduction by pi/2, Taylor kernels; error under 1e-11. */
 CL_INLINE void cl_sincos(double x, double *s, double *c) {
     const double magic = 6755399441055744.0; /* 1.5 * 2^52 */

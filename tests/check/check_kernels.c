@@ -187,6 +187,61 @@ static void check_rowmm(int32_t mode) {
             }
 }
 
+static void check_delta(void) {
+    static const int32_t dks[] = {1, 7, 16, 33, 128}, ns[] = {1, 8, 12, 29, 32, 64}, nts[] = {1, 2, 5, 33};
+    for (size_t i = 0; i < 5; i++)
+        for (size_t j = 0; j < 6; j++)
+            for (size_t h = 0; h < 4; h++) {
+                int32_t dk = dks[i], n = ns[j], nt = nts[h];
+                size_t ldk = (size_t)dk + 1, ldv = (size_t)n + 3, ns8 = (size_t)(CL_ROUND_UP(n, 8) * dk), no = ldv * (size_t)nt;
+                float *q = (float *)mem(sizeof(float) * ldk * (size_t)nt), *kk = (float *)mem(sizeof(float) * ldk * (size_t)nt),
+                      *v = (float *)mem(sizeof(float) * no), *g = (float *)mem(sizeof(float) * (size_t)(2 * nt)),
+                      *s0 = (float *)mem(sizeof(float) * ns8), *s1 = (float *)mem(sizeof(float) * ns8),
+                      *a = (float *)mem(sizeof(float) * no), *b = (float *)mem(sizeof(float) * no);
+                fill_floats(q, (int32_t)ldk * nt, MODE_RANDOM);
+                fill_floats(kk, (int32_t)ldk * nt, MODE_RANDOM);
+                fill_floats(v, (int32_t)no, MODE_RANDOM);
+                fill_floats(s0, (int32_t)ns8, MODE_RANDOM);
+                fill_floats(a, (int32_t)no, MODE_RANDOM);
+                for (int32_t t = 0; t < nt; t++) ref->l2norm(kk + (size_t)t * ldk, kk + (size_t)t * ldk, dk, 1e-6f, 1.0f);
+                for (int32_t t = 0; t < 2 * nt; t++) g[t] = (frand() + 1.0f) * 0.5f;
+                memcpy(s1, s0, sizeof(float) * ns8);
+                memcpy(b, a, sizeof(float) * no);
+                cl_delta_args d = {s0, q, kk, ldk, v, ldv, g, g + 1, 2, a, ldv, nt, dk, n};
+                ref->delta(&d);
+                d.s = s1;
+                d.o = b;
+                k->delta(&d);
+                same(a, b, sizeof(float) * no, "delta", dk, n, nt);
+                same(s0, s1, sizeof(float) * ns8, "delta's state", dk, n, nt);
+                cl_aligned_free(q); cl_aligned_free(kk); cl_aligned_free(v); cl_aligned_free(g);
+                cl_aligned_free(s0); cl_aligned_free(s1); cl_aligned_free(a); cl_aligned_free(b);
+            }
+}
+
+static void check_conv(int32_t mode) {
+    for (int32_t taps = 1; taps <= 5; taps++)
+        for (int32_t n = 1; n <= 70; n = n < 17 ? n + 1 : n + 19)
+            for (int32_t nt = 1; nt <= 9; nt += 4) {
+                size_t ld = (size_t)n + 2, nx = ld * (size_t)(taps - 1 + nt);
+                float *a = (float *)mem(sizeof(float) * nx), *b = (float *)mem(sizeof(float) * nx), *w = (float *)mem(sizeof(float) * ld * 5);
+                fill_floats(a, (int32_t)nx, mode);
+                fill_floats(w, (int32_t)ld * 5, MODE_RANDOM);
+                memcpy(b, a, sizeof(float) * nx);
+                cl_conv_args c = {a, ld, w, ld, taps, nt, n};
+                ref->conv(&c);
+                c.x = b;
+                k->conv(&c);
+                same(a, b, sizeof(float) * nx, "conv", taps, n, nt);
+                ref->l2norm(a, a, n, 1e-6f, 0.3f); k->l2norm(b, b, n, 1e-6f, 0.3f);
+                same(a, b, sizeof(float) * nx, "l2norm", n, mode, 0);
+                int32_t n8 = (int32_t)(nx / 2) & ~7;
+                ref->sigmoid_mul(a, a + nx / 2, n8); k->sigmoid_mul(b, b + nx / 2, n8);
+                same(a, b, sizeof(float) * nx, "sigmoid_mul", n8, mode, 0);
+                cl_aligned_free(a); cl_aligned_free(b); cl_aligned_free(w);
+            }
+}
+
 int main(int argc, char **argv) {
     state = argc > 1 ? (uint64_t)strtoull(argv[1], NULL, 10) : 1;
     ref = cl_kernels_at(0);
@@ -195,8 +250,10 @@ int main(int argc, char **argv) {
             for (int32_t f = 0; f < CL_FMT_COUNT; f++) check_mm(f, mode);
             check_elementwise(mode);
             check_rowmm(mode);
+            check_conv(mode);
         }
         check_attention();
+        check_delta();
         printf("%s: %d checks so far\n", k->name, (int)checks);
     }
     printf("%d passed, %d failed\n", (int)(checks - failures), (int)failures);

@@ -64,10 +64,23 @@ def write_family(folder, name: str) -> Path:
     return path
 
 
+def delta_topology() -> dict:
+    """Three layers: gated delta rule with tails in every dimension, one whose value heads share keys in turn, gated attention."""
+    linear = {"key_heads": 2, "value_heads": 6, "key_dim": 13, "value_dim": 37, "taps": 4}
+    t = topology("qwen3_next", hidden=72, layers=3, heads=4, kv_heads=2, head_dim=18, vocab=301, experts=12, top_k=3, intermediate=44,
+                 shared=36, rope_dim=6, delta=linear, interval=3)
+    t["layers"][1]["attn"] |= {"value_heads": 4, "value_dim": 16, "taps": 2, "pairing": "tiled"}
+    return t
+
+
+FAMILIES = {"delta": delta_topology}    # operators that golden_topology() has not: names are family/format
+
+
 def write_model(folder, fmt: str) -> Path:
-    """The golden model of one format."""
-    path = Path(folder) / f"golden-{fmt}.colibri"
-    write_random(path, golden_topology(), fmt, seed=11, spread=0.12)
+    """The golden model of one format, or of one of FAMILIES in a format."""
+    family, _, name = fmt.rpartition("/")
+    path = Path(folder) / f"golden-{family}{name}.colibri"
+    write_random(path, FAMILIES[family]() if family else golden_topology(), name, seed=11, spread=0.12)
     return path
 
 
@@ -88,7 +101,7 @@ def hashes(formats=None) -> dict[str, str]:
     """Format and KV type -> hash."""
     out = {}
     with tempfile.TemporaryDirectory() as folder:
-        for fmt in formats or FORMATS:
+        for fmt in formats or NAMES:
             path = write_model(folder, fmt)
             for kv in KV:
                 out[f"{fmt}/{kv}"] = logits_hash(path, kv=kv)
@@ -97,6 +110,9 @@ def hashes(formats=None) -> dict[str, str]:
             for kv in KV:
                 out[f"{name}/{kv}"] = logits_hash(path, kv=kv)
     return out
+
+
+NAMES = [*FORMATS, *(f"{family}/{fmt}" for family in FAMILIES for fmt in ("f32", "q4_0"))]
 
 
 def main() -> int:

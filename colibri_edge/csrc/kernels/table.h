@@ -7,13 +7,16 @@
 void cl_fill_mm_int__scalar(cl_kernels *t);
 void cl_fill_float__scalar(cl_kernels *t);
 void cl_fill_rowmm__scalar(cl_kernels *t);
+void cl_fill_delta__scalar(cl_kernels *t);
 void cl_fill_mm_int__avx2(cl_kernels *t);
 void cl_fill_float__avx2(cl_kernels *t);
 void cl_fill_rowmm__avx2(cl_kernels *t);
+void cl_fill_delta__avx2(cl_kernels *t);
 void cl_fill_mm_int__neon(cl_kernels *t);
 void cl_fill_float__neon(cl_kernels *t);
 void cl_fill_mm_int__dotprod(cl_kernels *t);
 void cl_fill_rowmm__neon(cl_kernels *t);
+void cl_fill_delta__neon(cl_kernels *t);
 
 
 /* Bytes of an R8 block; folds for a constant format. */

@@ -1,0 +1,176 @@
+"""State of sessions: rewind, copy, save and load give the bits of a cold start, with and without a recurrent state; a file that is
+damaged, of another model, another KV type or too long is refused by name."""
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from colibri_edge.file import FileError
+from colibri_edge.model import Model
+
+sys.path.insert(0, str(Path(__file__).parent / "golden"))
+import make_golden as golden  # noqa: E402
+
+IDS = golden.prompt().tolist()
+
+
+@pytest.fixture(scope="module", params=["f32", "q4_0", "delta/q4_0"])
+def path(request, tmp_path_factory):
+    """Attention in float32 and in q4_0; a model with a recurrent state."""
+    return golden.write_model(tmp_path_factory.mktemp("sessions"), request.param)
+
+
+def load(path, threads=2, **kw):
+    return Model.load(path, threads=threads, chunk=16, **kw)
+
+
+@pytest.fixture(scope="module")
+def cold(path):
+    """Logits of the whole prompt from a fresh start, [tokens, vocab]."""
+    return load(path).logits(IDS)
+
+
+def test_rewind_to_anywhere(path, cold):
+    s = load(path).session
+    s.feed(IDS)
+    for to in (69, 64, 63, 37, 16, 50, 1, 0):    # 50 lies ahead by then: it is fed up to
+        if to > s.pos:
+            s.feed(IDS[s.pos:to])
+        s.rewind(to)
+        assert s.pos == to and s.tokens() == IDS[:to]
+        s.feed(IDS[to:to + 1])
+        assert np.array_equal(s.logits_view(), cold[to]), to
+
+
+def test_a_checkpoint_is_not_used_for_other_tokens(path, cold):
+    s = load(path).session
+    s.feed(IDS[:20])
+    s.checkpoint()
+    s.feed([5, 6, 7])
+    s.checkpoint()
+    s.rewind(10)                      # both checkpoints belong to tokens that are gone
+    s.feed(IDS[10:23])
+    s.rewind(22)
+    s.feed(IDS[22:23])
+    assert np.array_equal(s.logits_view(), cold[22])
+
+
+def test_checkpoints_save_work(path):
+    m = load(path)
+    s = m.session
+    s.feed(IDS[:48])
+    s.checkpoint()
+    s.feed(IDS[48:])
+    s.start_trace(200)
+    s.rewind(48)
+    s.rewind(48)
+    assert s.routing() == []          # nothing was computed again
+    s.rewind(40)
+    routed = sum(layer["ffn"]["kind"] == "moe" for layer in m.program.topology["layers"])
+    assert len(s.routing()) == (40 * routed if s.recurrent else 0)
+    s.feed(IDS[40:45])
+    s.start_trace(200)
+    s.rewind(40)                      # the same way back is free the second time
+    assert s.routing() == []
+
+
+def test_copy_goes_its_own_way(path, cold):
+    a = load(path).session
+    a.feed(IDS[:40])
+    b = a.copy()
+    assert np.array_equal(a.logits_view(), b.logits_view()) and b.tokens() == IDS[:40]
+    a.feed([9, 8, 7])
+    b.feed(IDS[40:41])
+    assert np.array_equal(b.logits_view(), cold[40])
+    a.rewind(40)
+    a.feed(IDS[40:41])
+    assert np.array_equal(a.logits_view(), cold[40])
+    b.rewind(12)
+    b.feed(IDS[12:13])
+    assert np.array_equal(b.logits_view(), cold[12])
+
+
+@pytest.mark.parametrize("at", [0, 1, 37, 64])
+def test_save_and_load(path, cold, at, tmp_path):
+    a = load(path)
+    a.session.feed(IDS[:at])
+    size = a.save_session(tmp_path / "s")
+    assert size == (tmp_path / "s").stat().st_size and [p.name for p in tmp_path.iterdir()] == ["s"]
+    b = load(path, threads=1, ctx=at + 3)        # another context, other threads
+    b.load_session(tmp_path / "s")
+    assert b.session.tokens() == b._fed == IDS[:at]
+    if at:
+        assert np.array_equal(b.session.logits_view(), cold[at - 1])
+    b.session.feed(IDS[at:at + 2])
+    assert np.array_equal(b.session.logits_view(), cold[at + 1])
+    b.session.rewind(at)
+    b.session.feed(IDS[at:at + 1])
+    assert np.array_equal(b.session.logits_view(), cold[at])
+
+
+def test_a_loaded_prefix_is_not_computed_again(path, cold, tmp_path):
+    a = load(path)
+    a._prefill(IDS[:50])
+    a.save_session(tmp_path / "s")
+    b = load(path)
+    b.load_session(tmp_path / "s")
+    assert b._prefill(IDS) == 50
+    assert np.array_equal(b.session.logits_view(), cold[-1])
+
+
+def test_faults_are_named(path, tmp_path):
+    m = load(path)
+    m.session.feed(IDS[:30])
+    m.save_session(tmp_path / "s")
+    good = (tmp_path / "s").read_bytes()
+    other = load(golden.write_model(tmp_path, "q8_0"))
+    with pytest.raises(FileError, match="another model"):
+        other.load_session(tmp_path / "s")
+    with pytest.raises(FileError, match="holds 30 tokens, the context is 24"):
+        load(path, ctx=24).load_session(tmp_path / "s")
+    kv = "f32" if m.session.kv_type else "f16"
+    with pytest.raises(FileError, match="saved with kv="):
+        load(path, kv=kv).load_session(tmp_path / "s")
+    for name, data in {"cut": good[:-1], "longer": good + b"x", "empty": b"", "magic": b"x" + good[1:],
+                       "head": good[:9] + b"\x01" + good[10:],
+                       "json": good[:40] + b"?" + good[41:], "payload": good[:-9] + bytes([good[-9] ^ 1]) + good[-8:]}.items():
+        (tmp_path / name).write_bytes(data)
+        with pytest.raises(FileError, match="damaged|is not a saved session"):
+            m.load_session(tmp_path / name)
+    with pytest.raises(FileNotFoundError):
+        m.load_session(tmp_path / "none")
+    m.load_session(tmp_path / "s")    # it still works
+    assert m.session.pos == 30
+
+
+def test_what_was_there_survives_a_refusal(path, cold, tmp_path):
+    m = load(path)
+    m.session.feed(IDS[:30])
+    (tmp_path / "x").write_bytes(b"not a session")
+    with pytest.raises(FileError, match="not a saved session"):
+        m.session.load(tmp_path / "x")
+    m.session.feed(IDS[30:31])
+    assert np.array_equal(m.session.logits_view(), cold[30])
+
+
+def test_saving_nowhere_leaves_nothing(path, tmp_path):
+    m = load(path)
+    with pytest.raises(OSError, match="none"):
+        m.save_session(tmp_path / "none" / "s")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kv", ["f32", "f16", "q8_0"])
+def test_every_kind_of_cache_is_saved_and_copied(path, kv, tmp_path):
+    a = load(path, kv=kv)
+    a.session.feed(IDS[:37])
+    a.save_session(tmp_path / "s")
+    b, c = load(path, kv=kv, ctx=48), a.session.copy()
+    b.load_session(tmp_path / "s")
+    for session in (a.session, b.session, c):
+        session.feed(IDS[37:40])
+    assert np.array_equal(a.session.logits_view(), b.session.logits_view())
+    assert np.array_equal(a.session.logits_view(), c.logits_view())
