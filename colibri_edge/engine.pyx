@@ -141,15 +141,13 @@ cdef class Program:
         free(self.single)
         cl_huge_free(self.image, self.image_bytes)
 
-    def settle(self) -> bool:
-        """Moves mapped weights into huge pages, in place, while sessions may go on; afterwards `weights` is "ram".
+    def settle(self, size_t huge) -> bool:
+        """Moves mapped weights into huge pages of that many bytes, in place, while sessions may go on; afterwards `weights` is "ram".
 
         False where they are not mapped, the system has no huge pages to give, or memory ran out (what was moved stays so). Takes the
         time to copy the file once. The bytes are those that the mapping showed.
         """
-        from colibri_edge import limits
-
-        cdef size_t huge = limits.huge_page_bytes(), n = self.file.size
+        cdef size_t n = self.file.size
         if self.weights != "map" or not huge or self.mapped == NULL or n < 2 * huge:
             return False
         cdef size_t moved

@@ -245,10 +245,11 @@ class Model:
         if not self._settles:
             return
         self._settles = False
+        huge = limits.huge_page_bytes()
         if wait:
-            self.program.settle()
+            self.program.settle(huge)
         else:
-            threading.Thread(target=self.program.settle, name="huge pages", daemon=True).start()
+            threading.Thread(target=self.program.settle, args=(huge,), name="huge pages", daemon=True).start()
 
     def reset(self) -> None:
         """Forgets the sequence."""

@@ -340,11 +340,11 @@ def test_huge_pages_take_a_mappings_place(tmp_path):
         return session.logits_view().tobytes()
 
     want, before = logits(), bytes(file.mapping())
-    mover = threading.Thread(target=program.settle)
+    mover = threading.Thread(target=program.settle, args=(limits.huge_page_bytes(),))
     mover.start()
     while mover.is_alive():
         assert logits() == want
     assert logits() == want and bytes(file.mapping()) == before
     settles = sys.platform == "linux" and limits.huge_page_bytes() and file.size >= 2 * limits.huge_page_bytes()
     assert program.weights == ("ram" if settles else "map")
-    assert not program.settle()     # nothing is left to move
+    assert not program.settle(limits.huge_page_bytes())     # nothing is left to move
