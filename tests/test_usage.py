@@ -27,6 +27,12 @@ import make_golden as golden  # noqa: E402
 EXPERTS = [12, 12]      # of the golden model's sparse layers
 
 
+@pytest.fixture(autouse=True)
+def steady(monkeypatch):
+    """The memory of this process, which other tests let grow and shrink, counts in every ceiling: here as a constant."""
+    monkeypatch.setattr(limits, "rss_bytes", lambda: 64 << 20)
+
+
 @pytest.fixture
 def path(tmp_path):
     return golden.write_model(tmp_path, "q4_0")
