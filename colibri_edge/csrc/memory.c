@@ -53,12 +53,6 @@ void cl_huge_free(uint8_t *p, size_t n) {
     (void)n;
     if (p) VirtualFree(p, 0, MEM_RELEASE);
 }
-size_t cl_huge_settle(const uint8_t *p, size_t n, size_t huge) {
-    (void)p;
-    (void)n;
-    (void)huge;
-    return 0;
-}
 #else
 enum { HUGE = 2 << 20 };
 uint8_t *cl_huge_alloc(size_t n) {
@@ -76,8 +70,9 @@ uint8_t *cl_huge_alloc(size_t n) {
 void cl_huge_free(uint8_t *p, size_t n) {
     if (p) munmap(p, CL_ROUND_UP(n, (size_t)HUGE));
 }
+#endif
 
-#  if defined(__linux__) && defined(MADV_HUGEPAGE)
+#if defined(__linux__) && defined(MADV_HUGEPAGE)
 enum { SETTLE_PIECE = 64 << 20 }; /* memory taken beside the mapping at a time */
 
 /* mremap moves whole page tables under the lock that page faults take: a reader finds the old pages or the new ones, never none. */
@@ -107,14 +102,13 @@ size_t cl_huge_settle(const uint8_t *p, size_t n, size_t huge) {
     }
     return at > begin ? (size_t)(at - begin) : 0;
 }
-#  else
+#else
 size_t cl_huge_settle(const uint8_t *p, size_t n, size_t huge) {
     (void)p;
     (void)n;
     (void)huge;
     return 0;
 }
-#  endif
 #endif
 
 static uint32_t crc_table[8][256];
