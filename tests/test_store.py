@@ -1,6 +1,7 @@
 """Streamed experts: faults of the disk, the budget, refusals. The bits are in test_exactness.py."""
 import hashlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -191,8 +192,9 @@ def test_rows_of_the_embedding_from_the_file(tmp_path, fmt):
         assert np.array_equal(s.logits_view(), row)
     s.program.store.inject(EIO, 0)
     s.rewind(0)
-    with pytest.raises(OSError, match=f"embedding of token {golden.prompt()[0]} cannot be read"):
+    with pytest.raises(OSError, match="embedding of token") as fault:    # which of the reads in flight fails is the readers' business
         s.feed(golden.prompt())
+    assert int(re.search(r"token (\d+) cannot be read", str(fault.value))[1]) in golden.prompt()
     assert np.array_equal(run(s), want)
 
 
