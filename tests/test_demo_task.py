@@ -51,6 +51,18 @@ def test_no_pattern_is_in_both_lists(tool):
     assert mine and not mine & every
 
 
+def test_phrases_are_in_their_own_lists():
+    """A wrapper among the words (it happened) teaches nonsense: words have neither slots nor spaces at the ends."""
+    for name, lists in phrases.REFUSAL_WORDS.items():
+        assert len(lists) == 2
+        assert all(w == w.strip(" ,.;") and "{" not in w for w in lists[0] + lists[1]), name
+    for lists in (phrases.PREFIXES, phrases.ASK_PREFIXES):
+        assert all(w == "" or w.endswith(" ") for w in lists[0] + lists[1])
+    assert all(w == "" or w[0] in " ," for w in phrases.SUFFIXES[0] + phrases.SUFFIXES[1])
+    assert all("{d}" in w for w in phrases.NPS[0] + phrases.NPS[1])
+    assert all(w[-1] == " " for w in phrases.JOINERS[0] + phrases.JOINERS[1])
+
+
 def test_held_out_values_never_occur_in_training(draws):
     for d in draws:
         for call in d.calls:

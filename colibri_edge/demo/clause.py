@@ -319,7 +319,7 @@ class Clause:
                 else 30
                 if kind < 0.58
                 else rng.choice((15, 45))
-                if kind < 0.7
+                if kind < (0.7 if self.held else 0.76)  # "quarter to two" is the hardest to learn
                 else 5 * rng.randrange(12)
                 if kind < 0.88
                 else rng.randrange(60)

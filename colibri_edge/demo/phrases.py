@@ -12,6 +12,9 @@ A pattern is a sentence with alternatives `[a|b|]` and slots `{light}`.  A leadi
 NPS = (
     (
         "the {r} {d}", "the {r} {d}", "the {d} {in}", "the {d} {in}", "the {d}", "my {r} {d}", "{r} {d}", "my {d}",
+        "the {d} there {in}", "that {d} {in}", "that {d}", "our {d}", "the {d} which is {in}", "my {d} {in}",
+        "this {r} {d}", "our {d} {in}",
+        "the {d} that's {in}", "the {d} you find {in}", "the {d} up {in}", "the {d} down {in}",
     ),
     (
         "the {d} over {in}", "the {d} that is {in}", "that {r} {d}", "our {r} {d}",
@@ -21,12 +24,18 @@ NPS = (
 # Prefixes and suffixes of commands, prefixes of questions, joiners of two commands: for training, held out.
 PREFIXES = (
     (
-        "", "", "", "", "", "", "please ", "can you ", "could you ", "could you please ", "would you ",
+        *[""] * 16, "please ", "can you ", "could you ", "could you please ", "would you ",
         "can you please ", "hey, ", "hi, ", "hello, ", "ok, ", "i want you to ", "i'd like you to ",
         "i would like you to ", "go ahead and ", "computer, ", "hey house, ", "i need you to ", "will you ",
         "let's ", "now ", "just ", "quickly ", "so, ", "please could you ", "would you please ",
         "it would be nice if you could ", "are you able to ", "you should ", "time to ", "we want you to ",
         "make sure to ", "don't forget to ",
+        "hi, could you ", "hi, can you please ", "hey, could you please ", "hey, can you ", "ok, please ", "ok, now ",
+        "now please ", "please now ", "computer, please ", "computer, could you ", "hey computer, ",
+        "hi computer, please ", "hello, could you ", "hello, please ", "hello, can you please ", "hi, i want you to ",
+        "hey, i'd like you to ", "i'd like you to ", "please just go ahead and ", "just please ", "ok so ",
+        "so please ", "hey there, ", "listen, ", "ok computer, ", "i want you to please ", "well, ", "um, ",
+        "would you just ", "could you now ",
     ),
     (
         "", "", "", "hi, could you please ", "hey, would you ", "ok, now please ", "computer, can you ",
@@ -35,8 +44,11 @@ PREFIXES = (
 )
 SUFFIXES = (
     (
-        "", "", "", "", "", "", "", " please", ", please", " for me", ", thanks", " thanks", " now",
+        *[""] * 14, " please", ", please", " for me", ", thanks", " thanks", " now",
         " for me please", ", ok?", " right now", ", thank you", " if you can", ", would you?", " immediately",
+        " please, thanks", " for me, please", " now, thanks", " now please", " right now, please", ", thanks a lot",
+        ", ok", " please, ok?", " for me now", ", please, thank you", " thank you", ", if you can",
+        " as soon as you can", ", would you", ", dear",
     ),
     (
         "", "", "", "", " now, please", " for me, thanks", ", thanks, please", " now, ok?",
@@ -44,7 +56,9 @@ SUFFIXES = (
 )
 ASK_PREFIXES = (
     (
-        "", "", "", "", "hey, ", "hi, ", "ok, ", "computer, ", "so, ", "please, ", "hello, ",
+        *[""] * 7, "hey, ", "hi, ", "ok, ", "computer, ", "so, ", "please, ", "hello, ",
+        "hi computer ", "hey computer, ", "ok computer, ", "so ok, ", "ok, so ", "well, ", "computer, please, ",
+        "hi there, ", "listen, ", "hello computer, ",
     ),
     (
         "", "", "hi computer, ", "ok so, ",
@@ -54,6 +68,10 @@ JOINERS = (
     (
         " and ", " and ", " and then ", ", then ", ", and ", "; ", ". ", " and also ", ", also ", " then ",
         " and please ", ", after that ", " plus ",
+        ", and please ", " and after that ", "; then ", "; and ", ". also ", ". and ", ", plus ", ". after that ",
+        "; please also ", ", and after that ", ". please also ", " and, also, ", "; and then ", ". and then ",
+        " and then also ",
+        ", then also ", "; after that ", ", and now ", ". now ",
     ),
     (
         ", and then ", ". then ", ", and also ", "; also ",
@@ -78,6 +96,9 @@ PATTERNS = {
         "see that {light} is on", "?{light} [needs|need] to be on", "?we need {light} on",
         "[put|power] {ldev} on {inroom}", "?i'd like to have {light} [turned|switched] on", "flick {light} on",
         "?we want light {inroom}", "{inroom}, [get|have] {ldev} [turned|switched] on",
+        "?[we would|my kids would|she would] like {light} to be on", "have {ldev} [turned|switched] on {inroom}",
+        "[illuminate|flip on|bring on] {ldev} {inroom}", "{inroom}, [flip|flick] {ldev} on", "[flick|bring] on {light}",
+        "?{light} must be on",
     ], [
         "have {ldev} {inroom} [turned|switched] on", "flip {light} on", "{inroom}, put {ldev} on",
         "?i would like {light} to be on", "?it's very dark {inroom}", "?we need [some|] light {inroom}",
@@ -101,6 +122,9 @@ PATTERNS = {
         "?you can [turn|switch] off {light}", "?i'd like to have {light} [turned|switched] off",
         "?i don't want {light} on any more", "[put|power] {ldev} off {inroom}",
         "{inroom}, [get|have] {ldev} [turned|switched] off",
+        "?[we would|my kids would|she would] like {light} to be off", "have {ldev} [turned|switched] off {inroom}",
+        "[put out|turn out|flip off] {ldev} {inroom}", "{inroom}, [flip|flick] {ldev} off", "?{light} must be off",
+        "put out {light}",
     ], [
         "have {ldev} {inroom} [turned|switched] off", "{inroom}, put {ldev} off", "?i would like {light} to be off",
         "?it's very bright {inroom}", "?we don't need {light} any more", "[disable|cut|power off] {ldev} {inroom}",
@@ -137,6 +161,11 @@ PATTERNS = {
         ("?i want {light} [brighter|to be brighter]", {"brightness": 100}),
         ("?i'd like {light} brighter", {"brightness": 100}), ("?{light} could be brighter", {"brightness": 100}),
         ("?{light} could be darker", {"brightness": 30}),
+        "[take|tone|turn] down {light} to {pct}", "[tone|take|turn] {ldev} {inroom} down to {pct}",
+        "?we would like {light} to be at {pct}",
+        ("?we would like {light} [brighter|to be brighter]", {"brightness": 100}),
+        ("?{light} must be brighter", {"brightness": 100}), "get {light} [up|down] to {pct}",
+        "?{light} must be at {pct}", "[make|take|bring] the brightness of {light} {pct}",
     ], [
         ("?i want {light} dimmed", {"brightness": 30}), ("?{light} should be brighter", {"brightness": 100}),
         "dim down {light} to {pct}", "[bring|adjust|change] {ldev} to {pct} {inroom}",
@@ -159,6 +188,7 @@ PATTERNS = {
         "[set|switch] {ldev} {inroom} to {color}", "get {light} to {color}", "get {color} light {inroom}",
         "?we'd like {color} [light|lighting] {inroom}", "?we want {color} light {inroom}", "paint the {room} {color}",
         "make the light {inroom} {color}",
+        "[turn|adjust|shift] the color of {light} to {color}", "?we would like {light} [in|to be] {color}",
     ], [
         "switch the color of {light} to {color}", "?i would like {light} to be {color}", "let {light} be {color}",
         "[turn|change] {ldev} {inroom} to {color}", "{inroom}, set {ldev} to {color}",
@@ -178,6 +208,8 @@ PATTERNS = {
         "?i'd like {scene} mode {room?}", "[bring|switch] the {room} into {scene} mode",
         "put the {scene} scene on {room?}", "apply {scene} mode {room?}", "set up the {room} for {scene}",
         "set the {room} to the {scene} scene", "{inroom}, [use|load|run] the {scene} scene",
+        "[pick|choose|show] {scene} mode {room?}", "load the {scene} mode {room?}",
+        "?we would like {scene} mode {room?}", "{inroom}, [enable|apply] the {scene} scene",
     ], [
         "put the {room} in {scene} mode", "load {scene} mode {room?}", "?i would like the {scene} scene {room?}",
         "{inroom}, activate the {scene} scene", "change the {room} to the {scene} scene",
@@ -194,6 +226,9 @@ PATTERNS = {
         "have {blind} open", "{inroom}, [lift|pull up|roll up] {bdev}", "?{blind} [needs|need|has|have] to be opened",
         "?{blind} may go up", "?{blind} [needs|has] to go up", "?you can [open|raise] {blind}",
         "get {bdev} {inroom} opened", "bring up {blind}", "?i want {blind} [up|opened]", "raise up {blind}",
+        "?[we would|my kids would|she would] like {blind} to be open", "have {bdev} [opened|raised] {inroom}",
+        "[have|get] {bdev} {inroom} [raised|up]", "?{blind} must [be open|go up]", "?we want {blind} to go up",
+        "{inroom}, have {bdev} [opened|open]",
     ], [
         "lift up {blind}", "[pull|move] up {bdev} {inroom}", "?i would like {blind} to be open",
         "{inroom}, get {bdev} opened", "?{blind} should go up", "have {bdev} {inroom} opened",
@@ -209,6 +244,9 @@ PATTERNS = {
         "{inroom}, [pull down|roll down|let down] {bdev}", "?{blind} [needs|need|has|have] to be closed",
         "?{blind} may go down", "?{blind} [needs|has] to go down", "?you can [close|lower] {blind}",
         "get {bdev} {inroom} closed", "bring down {blind}", "?i want {blind} [down|shut]", "lower down {blind}",
+        "?[we would|my kids would|she would] like {blind} to be closed", "have {bdev} [closed|lowered] {inroom}",
+        "[have|get] {bdev} {inroom} [lowered|shut|down]", "?{blind} must [be closed|go down]",
+        "?we want {blind} to go down", "{inroom}, have {bdev} [closed|shut]", "shut {blind} completely",
     ], [
         "shut down {blind}", "[pull|move] down {bdev} {inroom}", "?i would like {blind} to be closed",
         "{inroom}, get {bdev} closed", "?{blind} should go down", "have {bdev} {inroom} closed",
@@ -226,6 +264,7 @@ PATTERNS = {
         "{inroom}, [bring|adjust|change|open|close] {bdev} to {pct}", "?{blind} [needs|need] to be at {pct}",
         "?{blind} should be set to {pct}", "get {blind} to {pct}", ("[adjust|change|put] the {room} blinds to {pct}", {"device": "blinds"}),
         "?{blind} should move to {pct}",
+        "?we would like {blind} to be at {pct}", "[take|get] {bdev} {inroom} to {pct}", "?{blind} must be at {pct}",
     ], [
         "?i would like {blind} to be at {pct}", "[adjust|bring] {bdev} {inroom} to {pct}", "change {blind} to {pct}",
         "{inroom}, put {bdev} to {pct}", "?{blind} should go to {pct}",
@@ -237,6 +276,9 @@ PATTERNS = {
         "[hold|freeze] {blind} [there|now]", "[freeze|keep] {bdev} {inroom}", "let {blind} stay",
         "let {blind} [halt|stand still]", "?{blind} should stop", "?i want {blind} to stop", "?{blind} must not move",
         "{inroom}, [freeze|don't move] {bdev}", "have {blind} [stop|stopped]", "interrupt {blind}",
+        "[stop|hold] {blind} [please|at once]", "keep {bdev} {inroom} where it is",
+        "let {bdev} {inroom} stop [moving|there]", "{inroom}, [keep|leave] {bdev} there", "hold {blind} still",
+        "?{blind} has to stop",
     ], [
         "hold {bdev} {inroom}", "let {blind} stop", "{inroom}, hold {bdev}",
     ]),
@@ -260,6 +302,8 @@ PATTERNS = {
         "{inroom}, [bring|turn|change] the [heating|temperature|thermostat] to {temp}",
         "[bring|turn|put] the {room} heating to {temp}", "adjust the {room} temperature to {temp}",
         "?we need {temp} {room?}", "?the heating {room?} should be [at|on] {temp}", "the {room} should have {temp}",
+        "?we would like [it to be |]{temp} {room?}", "[move|lead] the {room} to {temp}",
+        "?the temperature {room?} must not leave {temp}",
     ], [
         "bring the {room} to {temp}", "[adjust|change] the {room} [heating|thermostat] to {temp}",
         "?i would like it to be {temp} {room?}", "keep the temperature {room?} at {temp}",
@@ -295,6 +339,12 @@ PATTERNS = {
         ("?the heating {room?} should be on", {"mode": "heat"}),
         ("?the heating {room?} should be off", {"mode": "off"}), "let the thermostat {room?} run in {mode} mode",
         "run {mode} mode {room?}", "{inroom}, [use|set|enable] {mode} mode",
+        ("[have|get] the heating {room?} [started|activated|powered on]", {"mode": "heat"}),
+        ("have the {room} heating [turned|switched] on", {"mode": "heat"}),
+        ("have the {room} heating [turned|switched] off", {"mode": "off"}),
+        ("?we want the heating {room?} turned on", {"mode": "heat"}),
+        ("?we want the heating {room?} turned off", {"mode": "off"}), "?we would like {mode} mode {room?}",
+        "?i want {mode} mode for the heating {room?}", "[enable|start] {mode} mode {inroom}",
     ], [
         "change the {room} to {mode} mode", "enable {mode} mode for the thermostat {room?}",
         "?i would like {mode} mode {room?}", ("have the heating turned on {room?}", {"mode": "heat"}),
@@ -353,6 +403,11 @@ PATTERNS = {
         ("?i'm [too cold|so cold] {room?}", {"direction": "up", "degrees": 1}),
         ("?i'm [hot|so hot|sweating|too warm] {room?}", {"direction": "down", "degrees": 1}),
         ("?it's [hot|so hot|boiling] {room?}", {"direction": "down", "degrees": 1}),
+        ("?we would like it {deg} warmer {room?}", {"direction": "up"}),
+        ("?we would like it {deg} [cooler|colder] {room?}", {"direction": "down"}),
+        ("?she would like it to be {deg} warmer {room?}", {"direction": "up"}),
+        ("?we are [cold|freezing] {room?}", {"direction": "up", "degrees": 1}),
+        ("?we are too [hot|warm] {room?}", {"direction": "down", "degrees": 1}),
     ], [
         ("?i would like it {deg} warmer {room?}", {"direction": "up"}),
         ("?i would like it to be {deg} cooler {room?}", {"direction": "down"}),
@@ -376,6 +431,8 @@ PATTERNS = {
         "{inroom}, [turn|put|change] the fan to {speed} [speed|]", "[turn|switch] the fan speed {room?} to {speed}",
         "run the {room} fan at {speed} [speed|]", "?the fan {room?} should run at {speed} [speed|]",
         "change the speed of the {room} fan to {speed}", "{inroom}, let the fan run at {speed} speed",
+        "?we would like the fan {room?} on {speed}", "?[i'd like|i want|we want] the fan {room?} on {speed}",
+        "{inroom}, run the fan on {speed}", "{inroom}, have the fan at {speed} speed",
     ], [
         "change the {room} fan to {speed}", "?i would like the fan {room?} on {speed}",
         "{inroom}, run the fan at {speed} speed", "let the {room} fan run at {speed} speed",
@@ -409,6 +466,8 @@ PATTERNS = {
         "?has the sensor {room?} seen any {event}", "?have you [seen|detected] any {event} {room?}",
         "?did you [see|detect] [any|] {event} {room?}", "?has {event} been [seen|noticed] {room?}",
         "?can you [check|read] the {level} {room?}",
+        "?we would like to know the {level} {room?}", "?i would love to know the {level} {room?}",
+        "?how is the {level} {inroom} [now|today]", ("?was there any {event} {room?}", {}),
     ], [
         "?i would like to know the {level} {room?}", "?what is the {room} {level} now",
         "?could you tell me what the {level} is {room?}", "show the {room} {level}", "?how is the {level} {room?}",
@@ -457,6 +516,10 @@ PATTERNS = {
         ("send me an alert when the {room} {num} is [above|over] {value}", {"condition": "above"}),
         ("send me an alert when the {room} {num} is under {value}", {"condition": "below"}),
         ("send me an alert if the {num} {room?} falls below {value}", {"condition": "below"}),
+        ("let me know as soon as the {num} {room?} [goes|rises] above {value}", {"condition": "above"}),
+        ("let me know as soon as the {num} {room?} [drops|falls] below {value}", {"condition": "below"}),
+        ("let me know when the {room} {num} goes over {value}", {"condition": "above"}),
+        ("let me know if the {num} {room?} [drops|falls] under {value}", {"condition": "below"}),
     ], [
         ("let me know when the {num} {room?} [goes|rises] above {value}", {"condition": "above"}),
         ("let me know when the {num} {room?} [drops|falls] below {value}", {"condition": "below"}),
@@ -588,6 +651,8 @@ PATTERNS = {
         "create an alarm for {clock} [now|]", "put an alarm on {clock}", "[change|set] the alarm to {clock}",
         "have the alarm ring {at}", "the alarm should ring {at}", "?i need to wake up {at}", "get me up {at}",
         "make the alarm go off {at}",
+        "[put|set] my alarm [on|at] {clock}", "[move|change|set] my alarm to {clock}", "?we would like to wake up {at}",
+        "?we need to get up {at}",
     ], [
         "add an alarm for {clock}", "?i would like to wake up {at}", "make the alarm ring {at}",
         "?i need to get up {at}", "put my alarm to {clock}",
@@ -606,6 +671,9 @@ PATTERNS = {
         "?i don't need the alarm {at}", "?i don't need my {clock} alarm", "forget my alarm {at}",
         "forget about the alarm {at}", "forget the {clock} alarm", "drop the alarm {at}",
         "?we don't need the alarm any more",
+        "[shut off|power off|deactivate|kill] the {clock} alarm", "forget my {clock} alarm",
+        "forget about my alarm {at}", "[skip|ignore|stop|clear] the alarm {at}", "switch my {clock} alarm off",
+        "switch off my {clock} alarm",
     ], [
         "clear my alarm", "switch off the {clock} alarm", "remove my alarm for {clock}",
         "?we don't need the alarm {at}", "forget the alarm {at}",
@@ -624,6 +692,8 @@ PATTERNS = {
         "?don't let me forget {at} to {task}", "?make sure i don't forget to {task} {at}",
         "?i need to {task} {at}, remind me", "?i have to remember to {task} {at}", "?i must remember to {task} {at}",
         "?i need to remember {at} to {task}", "{at}, tell me to {task}", "tell me to {task}",
+        "?we would like a reminder to {task} {at}", "create a reminder {at} to {task}", "make a reminder: {task} {at}",
+        "?please do not let me forget to {task} {at}", "[warn|notify] me {at} to {task}",
     ], [
         "make a reminder {at} to {task}", "?i would like a reminder to {task} {at}",
         "?don't let me forget to {task} {at}", "tell me {at} to {task}", "?i need to remember to {task} {at}",
@@ -648,6 +718,8 @@ PATTERNS = {
         "get {music} going {room?}", "{inroom}, [start|stream|turn on] {music}", "{inroom}, play some {mass}",
         "[stream|turn on] some {mass} {room?}", "put on some {mass} {room?}", "put {music} on {room?}",
         "[put|turn] on {music} on the {room} speaker[s|]", "play {music} over the {room} speakers",
+        "?[we would|she would] like to [listen to|hear] {music} {room?}", "?i would love to listen to {music} {room?}",
+        "{inroom}, put {music} on", "{inroom}, [have|let me hear] {music}",
     ], [
         "?i would like to listen to {music} {room?}", "let me listen to some {mass} {room?}",
         "{inroom}, put on {music}", "put {music} on the {room} speakers", "?can i listen to some {mass} {room?}",
@@ -665,6 +737,8 @@ PATTERNS = {
         "hold [the playback|the movie|it] {room?}", "switch the song off {room?}",
         "turn off the [song|playback] {room?}", "switch off the song {room?}", "?the music {room?} should stop",
         "?i want the music {room?} to stop", "pause playback {room?}", "have the music {room?} paused",
+        "{inroom}, [stop|halt] the song", "{inroom}, pause [the song now|the track|it]",
+        "[pause|stop|halt] the track {room?}", "turn off the song {room?}",
     ], [
         "halt playback {room?}", "{inroom}, pause the song", "stop the song playing {room?}",
         "switch off the music {room?}", "hold the song {room?}",
@@ -793,6 +867,7 @@ PATTERNS = {
         "secure [the lock of|] {door}", "close the lock on {door}", "[check|ensure] that {door} gets locked",
         "make sure {door} gets locked", "?{door} [needs|need|must] [to be|be] locked [now|]",
         "?{door} has to get locked", "?you can lock {door}", "lock {door} up", "shut and lock {door}",
+        "?[we would|she would] like {door} to be locked", "?see to it that {door} is locked", "?{door} must get locked",
     ], [
         "?i would like {door} to be locked", "secure the lock on {door}", "?see that {door} gets locked",
         "?{door} has to be locked",
@@ -807,6 +882,8 @@ PATTERNS = {
         "?{door} [needs|must] [to be|be] unlocked", "?{door} has to get unlocked", "?you can unlock {door}",
         "?you can open {door}", "let [her|him|anna|the guests|us|me] in [at|by] {door}",
         "let [her|him|the guests] in through {door}", "undo the lock on {door}",
+        "?[we would|she would] like {door} to be unlocked", "?see to it that {door} is unlocked",
+        "?{door} must get unlocked",
     ], [
         "?i would like {door} to be unlocked", "?see that {door} gets unlocked", "?{door} has to be unlocked",
         "let us in through {door}",
@@ -827,6 +904,8 @@ PATTERNS = {
         "?have you [closed|secured] {door}", "?have i [left {door} open|closed {door}|unlocked {door}]",
         "?did i leave {door} [not locked|unsecured]", "?did you lock {door}", "?did we lock {door}",
         "?is {door} really [open|unlocked]", "?have i forgotten to close {door}", "?i don't know if {door} is locked",
+        "?have we [locked|closed] {door}", "?has [anyone|someone|she] locked {door}",
+        "?have we forgotten to lock {door}", "?did she forget to lock {door}", "?have you already locked {door}",
     ], [
         "?i want to know if {door} is locked", "?have i forgotten to lock {door}", "?tell me the status of {door}",
         "?have you locked {door}", "?did i leave {door} [open|unlocked]", "?is {door} really locked",
@@ -845,6 +924,9 @@ PATTERNS = {
         "{inroom}, [get|have] {rdev} [turned|switched] on", "{inroom}, [start|activate|power] {rdev}",
         "see that {relay} is on", "?{relay} [needs|need] to be on", "?{relay} [needs|has] to run",
         "?i want {relay} [running|to run]", "start up {relay}", "set {relay} going",
+        "?[we would|my kids would|she would] like {relay} to be on", "have {rdev} [turned|switched] on {inroom}",
+        "[get|have] {rdev} {inroom} [running|started]", "{inroom}, [flip|turn] {rdev} on",
+        "[flip on|run|start up] {rdev} {inroom}", "?{relay} must be on",
     ], [
         "have {rdev} {inroom} [turned|switched] on", "{inroom}, put {rdev} on", "?i would like {relay} to be on",
         "[enable|power on|start] {rdev} {inroom}", "?i need {relay} on", "get {relay} running",
@@ -864,6 +946,9 @@ PATTERNS = {
         "?{relay} [is|are] not needed [any more|now]", "?i no longer need {relay}", "?we no longer need {relay}",
         "?there's no need for {relay} [any more|now]", "?nobody needs {relay} [any more|now]",
         "?you can [turn|switch] off {relay}", "?i want {relay} to stop",
+        "?[we would|my kids would|she would] like {relay} to be off", "have {rdev} [turned|switched] off {inroom}",
+        "[shut down|switch off] {rdev} {inroom}", "[get|have] {rdev} {inroom} stopped",
+        "{inroom}, [flip|turn] {rdev} off", "[halt|end] {relay}", "?{relay} must [stop|be off]",
     ], [
         "have {rdev} {inroom} [turned|switched] off", "{inroom}, put {rdev} off", "?i would like {relay} to be off",
         "?we don't need {relay} any more", "[disable|stop|power off] {rdev} {inroom}",
@@ -881,6 +966,7 @@ PATTERNS = {
         "leave {relay} [on|running] for {dur}", "{inroom}, [start|leave|turn on|let] {rdev} [run |]for {dur}",
         "{inroom}, keep {rdev} on for {dur}", "[turn on|keep on|switch on] {rdev} {inroom} for {dur}",
         "[have|get] {relay} [running|on] for {dur}", "start up {relay} for {dur}", "for {dur}, have {relay} on",
+        "?we would like {relay} to run for {dur}", "{inroom}, have {rdev} running for {dur}",
     ], [
         "?i would like {relay} to run for {dur}", "{inroom}, keep {rdev} running for {dur}",
         "start {rdev} {inroom} for {dur}", "?{relay} should be on for {dur}", "for {dur}, keep {relay} on",
@@ -1043,6 +1129,14 @@ REFUSALS = ([
     "?where is the {nonsense}", "[stop|lift|raise|turn on] the {nonsense} {inroom}",
     "move the {nonsense} to the {room}", "[roll|flip|toss] a [coin|die]",
     "[play|show] me [a game|chess|a film about {topic}]",
+    "?we would like [to order |to have |]{food}", "?i would love {food}", "?[she|he] would like {food}",
+    "?i would like to {open} the {nonsense}", "?what kind of weather is it {when}",
+    "?is the weather [good|fine|bad] {when}", "?is it going to [freeze|hail|be hot|get warm] {when}",
+    "[pick up|fetch] {person} from {place}", "[walk|ride|accompany] {person} to {place}",
+    "drive {person} [home|there]", "?can you take {person} [home|with you]", "?where was {person} {when}",
+    "?when did {who2} [write|play|start]", "?when was {reading} written", "?who [sings|plays|wrote] {who2}",
+    "?we would like to [buy|sell|see] {thing}", "?could you take me [home|there]", "bring us {food}",
+    "?which {food} is [best|cheap]",
 ], [
     "?who wrote {reading}", "bring me {food}", "?how much does {food} cost", "?where can i buy {food}",
     "cancel {booking}", "forward {message} to {person}", "?what do you know about {topic}",
@@ -1057,39 +1151,27 @@ REFUSAL_WORDS = {
         "a pizza", "some sushi", "two burgers", "a sandwich", "some milk", "eggs", "a chocolate cake", "dinner",
         "a salad", "some bread", "noodles", "ice cream", "beer", "a bottle of wine", "pancakes", "coffee beans",
         "some fruit", "a steak", "soup", "chicken", "cheese", "apples",
-        "the {d} there {in}", "that {d} {in}", "that {d}", "our {d}", "the {d} which is {in}", "my {d} {in}",
-        "this {r} {d}", "our {d} {in}",
-        "hi, could you ", "hi, can you please ", "hey, could you please ", "hey, can you ", "ok, please ", "ok, now ",
-        "now please ", "please now ", "computer, please ", "computer, could you ", "hey computer, ",
-        "hi computer, please ", "hello, could you ", "hello, please ", "hello, can you please ", "hi, i want you to ",
-        "hey, i'd like you to ", "i'd like you to ", "please just go ahead and ", "just please ", "ok so ",
-        "so please ", "hey there, ", "listen, ", "ok computer, ", "i want you to please ", "well, ", "um, ",
-        "would you just ", "could you now ",
-        " please, thanks", " for me, please", " now, thanks", " now please", " right now, please", ", thanks a lot",
-        ", ok", " please, ok?", " for me now", ", please, thank you", " thank you", ", if you can",
-        " as soon as you can", ", would you", ", dear",
-        "hi computer ", "hey computer, ", "ok computer, ", "so ok, ", "ok, so ", "well, ", "computer, please, ",
-        "hi there, ", "listen, ", "hello computer, ",
-        ", and please ", " and after that ", "; then ", "; and ", ". also ", ". and ", ", plus ", ". after that ",
-        "; please also ", ", and after that ", ". please also ", " and, also, ", "; and then ", ". and then ",
-        " and then also ",
+        "a tea", "a hot chocolate", "a glass of water", "an espresso", "spaghetti", "rice", "a cookie", "a cup of cocoa", "a juice", "fries",
     ), (
         "a burger", "pasta", "a cake", "some wine", "a coffee",
     )),
     "booking": ((
         "a flight to paris", "a hotel in rome", "a table for two", "a taxi", "a train to berlin", "a cinema ticket",
         "a hotel room", "a holiday", "a restaurant", "a doctor's appointment", "a cab to the airport",
+        "a bus to vienna", "a table for four", "a flight to madrid", "a room in london",
     ), (
         "a table at the restaurant", "a flight to rome", "a train to paris",
     )),
     "message": ((
         "an email", "a message", "a letter", "a text", "a postcard", "flowers", "the report",
+        "a reply", "the letter", "the invoice",
     ), (
         "an answer", "the email",
     )),
     "person": ((
         "mom", "dad", "anna", "peter", "my boss", "the doctor", "my wife", "my husband", "the police", "john",
         "grandma", "the neighbours", "maria", "my brother",
+        "my mother", "my son", "bob", "lisa", "the plumber", "my aunt", "susan",
     ), (
         "my sister", "my mom", "tom",
     )),
@@ -1097,12 +1179,14 @@ REFUSAL_WORDS = {
         "the sea", "love", "black holes", "the moon", "history", "penguins", "quantum physics", "photosynthesis",
         "the telephone", "dinosaurs", "electricity prices", "gravity", "football", "the roman empire", "cheap shoes",
         "autumn", "evolution", "trains", "recipes",
+        "music", "the weather", "the earth", "chemistry", "the planets", "mathematics",
     ), (
         "the sun", "physics", "the stars", "art",
     )),
     "when": ((
         "today", "tomorrow", "this weekend", "next week", "tonight", "on monday", "on friday", "in london",
         "yesterday", "outside",
+        "next year", "this month", "next tuesday", "in berlin", "in two weeks", "on saturday", "this morning", "next weekend",
     ), (
         "on sunday", "next month", "in paris",
     )),
@@ -1114,39 +1198,46 @@ REFUSAL_WORDS = {
     )),
     "who2": ((
         "the eiffel tower", "the president", "einstein", "the pyramids", "mount everest", "my neighbour", "napoleon",
+        "beethoven", "bach", "shakespeare", "the beatles", "the king",
     ), (
         "the pope", "mozart",
     )),
     "country": ((
         "france", "spain", "japan", "brazil", "germany", "canada", "egypt", "india", "norway", "italy",
+        "greece", "turkey", "sweden",
     ), (
         "china", "poland", "mexico",
     )),
     "word": ((
         "hello", "good night", "thank you", "water", "i love you", "house", "cat",
+        "good evening", "goodbye", "bird",
     ), (
         "good morning", "dog",
     )),
     "language": ((
         "spanish", "french", "german", "italian", "chinese", "latin", "japanese",
+        "polish", "greek",
     ), (
         "english", "russian",
     )),
     "place": ((
         "the airport", "the station", "work", "school", "the supermarket", "berlin", "the nearest pharmacy",
         "my keys", "the beach", "new york",
+        "the office in town", "the garage around the corner", "the kitchen shop", "the city", "paris", "the gym", "the dentist",
     ), (
         "the hospital", "london", "the office downtown",
     )),
     "thing": ((
         "gold", "bitcoin", "an app", "a game", "apple", "a new phone", "tesla", "windows", "a house", "my files",
         "a bike", "a printer driver",
+        "a tablet", "a new car", "shares", "the latest update", "a dress", "gold coins",
     ), (
         "a laptop", "silver", "the newest game",
     )),
     "reading": ((
         "a book", "the newspaper", "a bedtime story", "my emails", "a good film", "this document", "the bible",
         "an article",
+        "a poem", "a letter", "the instructions", "my notes", "a comic",
     ), (
         "a novel", "my messages",
     )),
@@ -1170,6 +1261,7 @@ REFUSAL_WORDS = {
         "piano", "bicycle", "moon", "rocket", "swimming pool", "toaster oven", "volcano", "parachute", "helicopter",
         "zebra", "bridge", "window", "fridge", "microwave", "doorbell", "lawn mower", "shower", "car", "computer",
         "garage sale",
+        "ship", "mountain", "factory", "river", "train",
     ), (
         "airplane", "castle", "tractor", "ocean",
     )),

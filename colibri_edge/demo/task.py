@@ -154,6 +154,10 @@ _SHARED = (
         "{v} the {r} {d} and the {s} {d}",
         "{v} both the {r} and the {s} {d}",
         "in the {r} and the {s} {v} the {d}",
+        "{v} the {d} in both the {r} and the {s}",
+        "{v} the {r} {d} as well as the {s} {d}",
+        "{v} the {d} in the {r} and also in the {s}",
+        "in both the {r} and the {s} {v} the {d}",
     ),
     (
         "{v} the {d} both in the {r} and the {s}",
@@ -170,6 +174,12 @@ _SHARED_DEVICES = (
         "{v} both the {d} and the {e} in the {r}",
         "in the {r} {v} the {d} and the {e}",
         "{v} {d} and {e}",
+        "{v} the {r} {d} and the {e}",
+        "{v} the {r} {d} and the {e} too",
+        "{v} the {r} {d} as well as the {e}",
+        "{v} the {r} {d} plus the {e}",
+        "{v} both the {r} {d} and the {e}",
+        "in the {r} {v} the {d} as well as the {e}",
     ),
     ("{v} the {r} {d} and also the {e}", "{v} both the {r} {d} and {e}", "in the {r} {v} both the {d} and the {e}"),
 )
@@ -222,8 +232,8 @@ def _typo(text: str, rng: random.Random) -> str:
     return text[:i] + text[i + 1] + text[i] + text[i + 2 :]
 
 
-def _finish(text: str, kind: str, rng: random.Random, typos: float) -> str:
-    """Case, punctuation and typing slips."""
+def _finish(text: str, kind: str, rng: random.Random, typos: float, held: bool) -> str:
+    """Case, punctuation and typing slips; capitals are oftener in training, where they have to be learned."""
     if rng.random() < typos and "remind" not in text:
         text = _typo(text, rng)
         if rng.random() < 0.2:
@@ -233,9 +243,9 @@ def _finish(text: str, kind: str, rng: random.Random, typos: float) -> str:
         text = text[0].upper() + text[1:]
         text = re.sub(r"([.;] )([a-z])", lambda m: m[1] + (m[2].upper() if m[1][0] == "." else m[2]), text)
         text = re.sub(r"\bi('|\b)", r"I\1", text)
-    elif case < 0.33:
+    elif case < (0.33 if held else 0.38):
         text = text.upper()
-    elif case < 0.36:
+    elif case < (0.36 if held else 0.45):
         text = text.title().replace("'S", "'s").replace("'M", "'m")
     if rng.random() < 0.4:
         asks = kind == "?" and re.match(
@@ -269,14 +279,14 @@ def draw(rng: random.Random, held: bool = False, typos: float = 0.0) -> Draw:
     shape = rng.random()
     if shape < 0.78:
         kind, text, call, skeleton = _clause(rng, held, pick(0.13))
-        return Draw(_finish(_wrap(text, kind, rng, held), kind, rng, typos), [call], [skeleton])
+        return Draw(_finish(_wrap(text, kind, rng, held), kind, rng, typos, held), [call], [skeleton])
     if shape < 0.84:
         text, calls, skeleton = _shared(rng, held)
-        return Draw(_finish(_wrap(text, "", rng, held), "", rng, typos), calls, [skeleton])
+        return Draw(_finish(_wrap(text, "", rng, held), "", rng, typos, held), calls, [skeleton])
     kind, text, call, skeleton = _clause(rng, held, pick(0.03))
     _, text2, call2, skeleton2 = _clause(rng, held, pick(0.03))
     joined = text + rng.choice(P.JOINERS[held]) + text2
-    return Draw(_finish(_wrap(joined, kind, rng, held), kind, rng, typos), [call, call2], [skeleton, skeleton2])
+    return Draw(_finish(_wrap(joined, kind, rng, held), kind, rng, typos, held), [call, call2], [skeleton, skeleton2])
 
 
 def training(n: int, seed: int = 0, typos: float = 0.05):
