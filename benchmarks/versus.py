@@ -30,7 +30,7 @@ def theirs(command: str, a) -> dict:
     """One round of another engine: {row: tok/s}; decode is taken after the first prompt length."""
     rates = {}
     for i, p in enumerate(a.prompt.split(",")):
-        filled = command.replace("{p}", p).replace("{n}", str(a.tokens))
+        filled = command.replace("{p}", p).replace("{n}", str(1 if i else a.tokens))
         out = subprocess.run(shlex.split(filled), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True, text=True).stdout
         figures = json.loads(out.strip().splitlines()[-1])
         rates[f"pp{p}"] = figures["pp"]

@@ -17,19 +17,21 @@ Owns: the task, the training, the figures below.  Refuses: running the model; th
 Shape: `qwen3_moe`, 4 layers, hidden 256, 8 query and 2 key heads of 32, 8 experts of width 128, 2 of them a token, tied
 embeddings, vocabulary 2,048, context 512; 4,336,128 parameters, about 2.7 MB with q4_0 matrices and q8_0 embeddings.
 
-How it was trained.  Asynchronous AdamW, two processes of one thread on a machine that others kept busy; each round starts from the
-last one's weights (X/tokenizer.json copied along), some 24 million tokens together:
+How it was trained.  Asynchronous AdamW, two processes of one thread; each round starts from the last one's weights
+(X/tokenizer.json copied along), some 39 million tokens together:
 
     python -m colibri_edge.demo.train --out A --minutes 64 --tokens 2048 --lr 1e-3          (stopped after 33 minutes)
     ... --out B --minutes 36 --tokens 2400 --lr 8e-4 --warmup 30 --seed 3 --qat 0.72 --resume A/last.pt
     ... --out C --minutes 34 --tokens 2400 --lr 8e-4 --warmup 30 --seed 4 --qat 0.75 --resume B/last.pt
     ... --out D --minutes 75 --tokens 2400 --lr 8e-4 --warmup 30 --seed 6 --qat 0.75 --resume C/last.pt
     ... --out E --minutes 36 --tokens 2400 --lr 7e-4 --warmup 20 --seed 7 --qat 0.7 --resume D/last.pt
+    ... --out F --minutes 56 --tokens 2400 --lr 9e-4 --warmup 30 --seed 8 --qat 0.7 --resume E/last.pt
 
 Between the first rounds the list of refusals grew and typing slips and round numbers became rarer; before round D the training
-phrasings about doubled (the held-out ones stayed as they were).  Processes that do not wait for each other do not repeat bit by bit:
-the seeds fix the data, not the weights.
+phrasings about doubled, before F they grew again, wrappers that had strayed into the list of foods came back to their own, and
+capitals and "quarter to" became oftener (the held-out ones stayed as they were throughout).  Processes that do not wait for each
+other do not repeat bit by bit: the seeds fix the data, not the weights.
 
 Held-out set (`python benchmarks/demo_exact.py demo -n 600 --seed 900`), exact match at q4_0: 74.8 % after round B, 81.2 % after C,
-91.7 % after D, 92.7 % after E (float32 92.7 %, q8_0 92.8 %).  The loss was still falling; 95 % is the aim.
+91.7 % after D, 92.7 % after E, 97.7 % after F (float32 and q8_0 98.0 %).
 """

@@ -1151,7 +1151,8 @@ REFUSAL_WORDS = {
         "a pizza", "some sushi", "two burgers", "a sandwich", "some milk", "eggs", "a chocolate cake", "dinner",
         "a salad", "some bread", "noodles", "ice cream", "beer", "a bottle of wine", "pancakes", "coffee beans",
         "some fruit", "a steak", "soup", "chicken", "cheese", "apples",
-        "a tea", "a hot chocolate", "a glass of water", "an espresso", "spaghetti", "rice", "a cookie", "a cup of cocoa", "a juice", "fries",
+        "a tea", "a hot chocolate", "a glass of water", "an espresso", "spaghetti", "rice", "a cookie", "a cup of cocoa",
+        "a juice", "fries",
     ), (
         "a burger", "pasta", "a cake", "some wine", "a coffee",
     )),
