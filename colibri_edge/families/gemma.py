@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from . import names, rope, table
-from .common import GGUFConfig, HFConfig, Spec
+from .common import GGUFConfig, HFConfig, Spec, text_tensors
 
 WINDOW, GLOBAL = "sliding_attention", "full_attention"
 
@@ -78,15 +78,7 @@ def plus_one(w: np.ndarray) -> np.ndarray:
 
 def hf_tensors(s: Spec, tensors: dict, zero_centred: bool) -> dict:
     """Bindings of a checkpoint's language model, wherever the checkpoint has it. zero_centred: norms are kept less one."""
-    text = {}
-    for name, t in tensors.items():
-        for inner in ("model.language_model.", "language_model.model.", "language_model."):
-            if name.startswith(inner):
-                name = ("" if inner == "language_model." else "model.") + name[len(inner):]
-                break
-        if not name.removeprefix("model.").startswith(TOWERS):
-            text[name] = t
-    b = names.Binder(text, "the checkpoint")
+    b = names.Binder(text_tensors(tensors, TOWERS), "the checkpoint")
     root = np.float32(s.topology["hidden_size"] ** -0.5)
 
     def stack(b: names.Binder, at: str, name: str, shape: tuple[int, ...]) -> dict:
