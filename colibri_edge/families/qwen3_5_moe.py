@@ -1,8 +1,9 @@
 """qwen3_5_moe: qwen3_next's layers with sparse FFNs throughout; the text part of a multimodal checkpoint.
 
 Owns: config.json of model_type qwen3_5_moe (settings in text_config, tensors under model.language_model or language_model) and
-qwen3_5_moe_text, and GGUF architecture qwen35moe, whose value heads run over all key heads in turn ("tiled"). Selected experts' weights always sum to one.
-The vision tower (model.visual.*, vision_tower.*) and the extra layers that predict several tokens (mtp.*) are left out.
+qwen3_5_moe_text, and GGUF architecture qwen35moe, whose value heads run over all key heads in turn ("tiled"). Selected experts'
+weights always sum to one. The vision tower (model.visual.*, vision_tower.*) and the extra layers that predict several tokens (mtp.*)
+are left out.
 Refuses: what qwen3_next refuses.
 """
 
