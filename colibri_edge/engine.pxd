@@ -69,7 +69,8 @@ cdef class Session:
     cdef int32_t *history            # [ctx]: the tokens fed
     cdef readonly int32_t max_saved, n_saved
     cdef float *saved                # [max_saved][state_floats]: checkpoints
-    cdef int32_t *saved_pos          # [max_saved]: after how many tokens each was made, rising use first
+    cdef int32_t *saved_pos          # [max_saved]: after how many tokens each was made
+    cdef int32_t kept                # position of the one that makes no room for others; 0: none
     cdef bint dirty                  # a failed pass left the recurrent state half way
     cdef kv_view *views
     cdef readonly int32_t pos, ctx, chunk, kv_type
@@ -95,7 +96,7 @@ cdef class Session:
     cdef cl_read *row_reads          # [ROWS_AHEAD], where rows of the embedding are read
     cdef int64_t _layout(self, uint8_t *base) except -1
     cdef int32_t _embed_from_file(self, const int32_t *tokens, int32_t n) noexcept nogil
-    cdef int32_t _embed(self, const int32_t *tokens, int32_t n) noexcept nogil
+    cdef int32_t _begin(self, const int32_t *tokens, int32_t n) noexcept nogil
     cdef void _attention(self, const attn_layer *l, int32_t n) noexcept nogil
     cdef void _add(self, const float *w, float eps, const ffn_layer *l, int32_t n) noexcept nogil
     cdef int32_t _feed_forward(self, const ffn_layer *l, const ffn_layer *next, int32_t n) noexcept nogil
@@ -104,7 +105,7 @@ cdef class Session:
     cdef int32_t forward(self, const int32_t *tokens, int32_t n) noexcept nogil
     cdef int32_t experts(self, const int32_t *tokens, int32_t n) noexcept nogil
     cdef void head(self, int32_t t0, int32_t n) noexcept nogil
-    cdef void _checkpoint(self) noexcept nogil
+    cdef void _checkpoint(self, bint keep) noexcept nogil
     cdef int _settle(self) except -1
     cdef int32_t _replay(self, int32_t pos) noexcept nogil
     cdef int32_t rewind_to(self, int32_t pos) noexcept nogil

@@ -757,12 +757,16 @@ cdef class Session:
                 cl_reader_submit(reader, q)
         return failed
 
-    cdef int32_t _embed(self, const int32_t *tokens, int32_t n) noexcept nogil:
-        """The residual stream's start for n tokens, and the tables of RoPE. 0, or -5: a row cannot be read, status is its token."""
+    cdef int32_t _begin(self, const int32_t *tokens, int32_t n) noexcept nogil:
+        """Starts the clock of a pass, the residual stream of its n tokens, and the tables of RoPE. 0, or -5: a row cannot be read, status
+        is its token."""
         cdef int32_t t, i, r
         cdef double s, c
         cdef float *row
         cdef rope_spec *spec
+        self.rt.mark = cl_now_ns()
+        self.rt.current = ST_OTHER
+        enter(&self.rt, ST_EMBED)
         if self.program.embed_rows and self._embed_from_file(tokens, n):
             return -5
         for t in range(n):
@@ -902,10 +906,7 @@ cdef class Session:
             rc = self._replay(self.pos)
             if rc:
                 return rc
-        self.rt.mark = cl_now_ns()
-        self.rt.current = ST_OTHER
-        enter(&self.rt, ST_EMBED)
-        if self._embed(tokens, n):
+        if self._begin(tokens, n):
             return -5
         for i in range(self.program.n_layers):
             l = &self.program.layers[i]
@@ -939,10 +940,7 @@ cdef class Session:
         Neither attention nor position: pos stays. 0, -2, -3, -5 as forward."""
         cdef layer *l
         cdef int32_t i, rc
-        self.rt.mark = cl_now_ns()
-        self.rt.current = ST_OTHER
-        enter(&self.rt, ST_EMBED)
-        if self._embed(tokens, n):
+        if self._begin(tokens, n):
             return -5
         for i in range(self.program.n_layers):
             l = &self.program.layers[i]
@@ -1104,6 +1102,8 @@ cdef class Session:
                     best = n
                 n += 1
         self.n_saved = n
+        if self.kept > pos:
+            self.kept = 0
         self.dirty = False
         if best < 0:
             memset(self.state, 0, floats * sizeof(float))
@@ -1118,32 +1118,35 @@ cdef class Session:
             if rc:
                 return rc
         if self.pos > at:
-            self._checkpoint()
+            self._checkpoint(False)
         return 0
 
-    cdef void _checkpoint(self) noexcept nogil:
-        """Keeps the recurrent state as it is now; the checkpoint that is furthest behind makes room."""
+    cdef void _checkpoint(self, bint keep) noexcept nogil:
+        """Saves the recurrent state as it is now; the checkpoint that is furthest behind makes room, but never the one to keep."""
         cdef size_t floats = self.program.state_floats
-        cdef int32_t i, slot = self.n_saved
+        cdef int32_t i, slot = -1
         if self.max_saved == 0 or self.pos == 0:
             return
+        if keep:
+            self.kept = self.pos
         for i in range(self.n_saved):
             if self.saved_pos[i] == self.pos:
                 return
-        if slot == self.max_saved:
-            slot = 0
-            for i in range(1, self.n_saved):
-                if self.saved_pos[i] < self.saved_pos[slot]:
-                    slot = i
-        else:
+            if self.saved_pos[i] != self.kept and (slot < 0 or self.saved_pos[i] < self.saved_pos[slot]):
+                slot = i
+        if self.n_saved < self.max_saved:
+            slot = self.n_saved
             self.n_saved += 1
+        elif slot < 0:
+            return
         memcpy(self.saved + slot * floats, self.state, floats * sizeof(float))
         self.saved_pos[slot] = self.pos
 
-    def checkpoint(self) -> None:
-        """Notes this position as one that rewind() reaches at the cost of a copy. Models without a recurrent state need none."""
+    def checkpoint(self, bint keep=False) -> None:
+        """Notes this position as one that rewind() reaches at the cost of a copy. Models without a recurrent state need none.
+        keep: until its tokens are forgotten, or another one is to be kept, no later checkpoint takes its place."""
         if not self.dirty:
-            self._checkpoint()
+            self._checkpoint(keep)
 
     @property
     def recurrent(self) -> bool:
@@ -1199,10 +1202,10 @@ cdef class Session:
 
     def _begin_at(self, int pos) -> None:
         """Takes over a sequence that was put into state_views(pos)."""
-        self.n_saved = 0
+        self.n_saved = self.kept = 0
         self.dirty = False
         self.pos = pos
-        self._checkpoint()
+        self._checkpoint(False)
 
     def copy(self) -> Session:
         """A session of its own that goes on from here: same model, context, threads and chunk. It costs the memory of a session and the

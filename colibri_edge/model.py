@@ -327,12 +327,17 @@ class Model:
         return constraint
 
     def prime(self, tokens: Sequence[int]) -> None:
-        """Computes the state of a prompt's beginning ahead: an answer whose prompt begins with these tokens pays for the rest only."""
+        """Computes the state of a prompt's beginning ahead: an answer whose prompt begins with these tokens pays for the rest only. With a
+        recurrent state too the way back to it stays free, until a prompt begins otherwise."""
         ids = self.session.check_ids(tokens).tolist()
         if len(ids) >= self.session.ctx:
             raise ValueError(f"{len(ids)} tokens leave no room in the context of {self.session.ctx}; load with a larger ctx")
-        if ids:
+        if ids and self._fed[:len(ids)] == ids:
+            self.session.rewind(len(ids))
+            self._fed = ids
+        elif ids:
             self._prefill(ids)
+        self.session.checkpoint(keep=True)
 
     def _prefill(self, ids: list[int], over=lambda: False) -> int:
         """Brings the session to the end of ids, keeping the common prefix; returns its length. At least the last token is fed.

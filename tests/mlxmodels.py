@@ -41,18 +41,23 @@ def quantise(x: np.ndarray, bits: int, group: int, half: str = "bf16"):
     return np.bitwise_or.reduce(q, axis=-1), scale, bias, y
 
 
-def write_mlx(folder, path, bits: int = 4, group: int = 64, *, special: dict | None = None, half: str = "bf16") -> tuple[Path, dict]:
-    """An MLX folder of the model in `folder` (experts stacked as switch_mlp) and {name in transformers: dequantised floats}.
+def write_mlx(folder, path, bits: int = 4, group: int = 64, *, special: dict | None = None, half: str = "bf16",
+              multimodal: bool = False) -> tuple[Path, dict]:
+    """An MLX folder of the model in `folder` (experts stacked as switch_mlp; zero-centred norms plus one, convolutions as [channels,
+    taps, 1]) and {name in transformers: dequantised floats}.
 
     special: {end of a name: (bits, group)} of matrices that are quantised otherwise, as MLX does with routers.
+    multimodal: the language model under language_model, beside a vision tower; its settings in text_config.
     """
     model, tensors, done = tiny.load(folder), {}, {}
     config = json.loads((Path(folder) / "config.json").read_text())
-    settings = {"group_size": group, "bits": bits}
+    settings, prefix = {"group_size": group, "bits": bits}, "language_model." if multimodal else ""
+    zero_centred = config["model_type"] in tiny.ZERO_CENTRED
 
     def put(name: str, x: np.ndarray) -> np.ndarray:
         own = next((v for end, v in (special or {}).items() if name.endswith(end)), None)
         codes, scales, biases, y = quantise(x, *(own or (bits, group)), half)
+        name = prefix + name
         if own:
             settings[name] = {"bits": own[0], "group_size": own[1]}
         tensors.update({name + ".weight": codes, name + ".scales": scales, name + ".biases": biases})
@@ -67,8 +72,15 @@ def write_mlx(folder, path, bits: int = 4, group: int = 64, *, special: dict | N
             done[name] = put(name.removesuffix("experts.down_proj") + "switch_mlp.down_proj", x)
         elif x.ndim == 2 and (not name.endswith("mlp.gate.weight") or special):
             done[name] = put(name.removesuffix(".weight"), x)
+        elif name.endswith("conv1d.weight"):
+            tensors[prefix + name] = x.swapaxes(1, 2)
         else:
-            tensors[name] = x
+            one = zero_centred and name.endswith("norm.weight") and not name.endswith("linear_attn.norm.weight")
+            tensors[prefix + name] = x + np.float32(one)
+    if multimodal:
+        config = {"model_type": config["model_type"].removesuffix("_text"), "text_config": config, "vision_config": {"depth": 1},
+                  "tie_word_embeddings": config["tie_word_embeddings"]}
+        tensors |= {"vision_tower.blocks.0.norm1.weight": np.ones(8, np.float32), prefix + "mtp.norm.weight": np.ones(8, np.float32)}
     config["quantization"] = config["quantization_config"] = settings
     return tiny.write_folder(path, config, tensors), done
 
@@ -85,7 +97,8 @@ def reference(folder, quantised: dict):
 
 
 def write_flashmoe(mlx, path, single: bool = False, two_bit: bool = False) -> Path:
-    """flash-moe's folder of an MLX folder. single: a file for each expert, as older versions wrote it."""
+    """flash-moe's folder of an MLX folder: without its vision tower and the prefix language_model.
+    single: a file for each expert, as older versions wrote it."""
     path = Path(path)
     home = path / ("packed_experts_2bit" if two_bit else "packed_experts")
     home.mkdir(parents=True)
@@ -99,18 +112,20 @@ def write_flashmoe(mlx, path, single: bool = False, two_bit: bool = False) -> Pa
 
     blob, manifest = b"", {}
     for name in sorted(head):
-        if ".switch_mlp." not in name:
+        if ".switch_mlp." not in name and not name.startswith("vision_tower."):
             blob += bytes(-len(blob) % 64)
             x = data(name)
-            manifest[name] = {"offset": len(blob), "size": len(x), "shape": head[name]["shape"], "dtype": head[name]["dtype"]}
+            manifest[name.removeprefix("language_model.")] = {"offset": len(blob), "size": len(x), "shape": head[name]["shape"],
+                                                              "dtype": head[name]["dtype"]}
             blob += x
     (path / "model_weights.bin").write_bytes(blob)
     (path / "model_weights.json").write_text(json.dumps({"model": "x", "num_tensors": len(manifest), "tensors": manifest}))
     config = json.loads((Path(mlx) / "config.json").read_text())
     (path / "config.json").write_text(json.dumps(config))
-    experts = config.get("num_experts") or config["num_local_experts"]
-    for layer in range(config["num_hidden_layers"]):
-        parts = [data(f"model.layers.{layer}.mlp.switch_mlp.{p}.{kind}") for p in ("gate_proj", "up_proj", "down_proj")
+    prefix, text = ("language_model.", config["text_config"]) if "text_config" in config else ("", config)
+    experts = text.get("num_experts") or text["num_local_experts"]
+    for layer in range(text["num_hidden_layers"]):
+        parts = [data(f"{prefix}model.layers.{layer}.mlp.switch_mlp.{p}.{kind}") for p in ("gate_proj", "up_proj", "down_proj")
                  for kind in ("weight", "scales", "biases")]
         records = [b"".join(x[e * len(x) // experts:(e + 1) * len(x) // experts] for x in parts) for e in range(experts)]
         if single:

@@ -8,6 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from colibri_edge import families
+from colibri_edge.convert.synthetic import write_random
+from colibri_edge.families.common import HFConfig
 from colibri_edge.file import FileError
 from colibri_edge.model import Model
 
@@ -18,14 +21,40 @@ IDS = golden.prompt().tolist()
 
 
 KV: dict[Path, str] = {}     # how the KV cache of a model is tested
+SMALL = {"vocab_size": 301, "hidden_size": 72, "intermediate_size": 44, "num_hidden_layers": 3, "num_attention_heads": 4,
+         "num_key_value_heads": 2, "head_dim": 18, "max_position_embeddings": 128, "sliding_window": 13}
+EXPERTS = {"num_experts": 12, "num_local_experts": 12, "num_experts_per_tok": 3, "moe_intermediate_size": 20}
+FAMILIES = {
+    "gemma2": SMALL | {"attn_logit_softcapping": 20.0, "final_logit_softcapping": 3.0},
+    "gemma3": SMALL | {"layer_types": ["sliding_attention", "full_attention", "sliding_attention"]},
+    "gemma4": SMALL | {"layer_types": ["sliding_attention", "full_attention", "full_attention"], "global_head_dim": 28,
+                       "num_global_key_value_heads": 1, "attention_k_eq_v": True, "hidden_size_per_layer_input": 0,
+                       "enable_moe_block": True, "num_experts": 12, "top_k_experts": 3, "moe_intermediate_size": 20},
+    "gpt_oss": SMALL | {"num_local_experts": 12, "num_experts_per_tok": 3, "rope_theta": 10000.0},
+    "qwen3_next": SMALL | EXPERTS | {"head_dim": 16, "sliding_window": None, "shared_expert_intermediate_size": 20,
+                                     "full_attention_interval": 2, "linear_num_key_heads": 2, "linear_num_value_heads": 4,
+                                     "linear_key_head_dim": 12, "linear_value_head_dim": 20, "partial_rotary_factor": 0.5,
+                                     "rope_theta": 10000.0},
+}
+FAMILIES["qwen3_5_moe"] = FAMILIES["qwen3_next"]
 
 
-@pytest.fixture(scope="module", params=[("f32", "f32"), ("q4_0", "f16"), ("q4_0", "q8_0"), ("delta/q4_0", "f16"), ("delta/f32", "q8_0")],
-                ids="/".join)
+def write(folder: Path, name: str) -> Path:
+    """A golden model (format, or family/format as in make_golden.py), or one of FAMILIES in q4_0."""
+    if name not in FAMILIES:
+        return golden.write_model(folder, name)
+    spec = families.for_hf(name).from_hf(HFConfig({"model_type": name} | FAMILIES[name]))
+    write_random(folder / f"{name}.colibri", spec.topology, "q4_0", seed=13, spread=0.12, biases=name == "gpt_oss")
+    return folder / f"{name}.colibri"
+
+
+@pytest.fixture(scope="module", params=[("f32", "f32"), ("q4_0", "f16"), ("q4_0", "q8_0"), ("delta/q4_0", "f16"), ("delta/f32", "q8_0"),
+                                        ("gemma2", "f16"), ("gemma3", "q8_0"), ("gemma4", "f16"), ("gemma4", "q8_0"), ("gpt_oss", "q8_0"),
+                                        ("gpt_oss", "f32"), ("qwen3_next", "f16"), ("qwen3_5_moe", "q8_0")], ids="/".join)
 def path(request, tmp_path_factory):
-    """Attention with each type of KV cache; models with a recurrent state."""
-    fmt, kv = request.param
-    made = golden.write_model(tmp_path_factory.mktemp("sessions"), fmt)
+    """Attention with each type of KV cache; windows, sinks, heads of several widths; models with a recurrent state."""
+    name, kv = request.param
+    made = write(tmp_path_factory.mktemp("sessions"), name)
     KV[made] = kv
     return made
 
@@ -82,6 +111,50 @@ def test_checkpoints_save_work(path):
     s.start_trace(200)
     s.rewind(40)                      # the same way back is free the second time
     assert s.routing() == []
+
+
+def passes(model) -> int:
+    """Tokens that the traced session computed, as its routing tells; 0 for a dense model."""
+    routed = sum(layer["ffn"]["kind"] == "moe" for layer in model.program.topology["layers"])
+    return len(model.session.routing()) // max(1, routed)
+
+
+def test_the_way_back_to_a_primed_prompt_stays_free(path, cold):
+    m = load(path)
+    m.prime(IDS[:40])
+    for more in ([5, 6], [5, 6, 7, 8], [5, 6, 7, 8, 9, 10], [11, 12, 13], IDS[40:]):    # one conversation that grows, then others
+        ids = IDS[:40] + more
+        shared = next((i for i, (a, b) in enumerate(zip(m._fed, ids[:-1], strict=False)) if a != b), min(len(m._fed), len(ids) - 1))
+        m.session.start_trace(200)
+        assert m._prefill(ids) == shared >= 40
+        assert passes(m) <= len(more)                # nothing before the end of the primed prompt is computed again
+        m._fed.append(3)
+        m.session.feed([3])
+    m.session.start_trace(200)
+    m.prime(IDS[:40])
+    m.prime(IDS[:40])
+    assert passes(m) == 0 and m.session.pos == 40 and m._fed == IDS[:40]
+    m._prefill(IDS)
+    assert np.array_equal(m.session.logits_view(), cold[-1])
+
+
+def test_what_is_kept_is_the_last_one_asked_for(path, cold):
+    s = load(path).session
+    for at in (10, 20, 30, 40):
+        s.feed(IDS[s.pos:at])
+        s.checkpoint(keep=at in (10, 20))
+    s.start_trace(200)
+    s.rewind(20)
+    assert s.routing() == []
+    s.rewind(15)                      # the one at 10 made room
+    s.feed(IDS[15:16])
+    assert np.array_equal(s.logits_view(), cold[15])
+    for at in (17, 18, 19):           # what was kept at 20 belongs to tokens that are gone: nothing stands in the way
+        s.feed(IDS[s.pos:at])
+        s.checkpoint()
+    s.rewind(18)
+    s.feed(IDS[18:19])
+    assert np.array_equal(s.logits_view(), cold[18])
 
 
 def test_copy_goes_its_own_way(path, cold):

@@ -4,6 +4,7 @@ The references are MLX itself (golden/mlx.npz), transformers' own unpacking, and
 """
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -28,6 +29,15 @@ PROMPT = tiny.prompt(40)
 def model(tmp_path_factory):
     """Folder of a tiny qwen3_moe whose widths every group size divides."""
     return tiny.build(tiny.BY_NAME["qwen3_moe-wide"], tmp_path_factory.mktemp("sources") / "hf")
+
+
+def load_arrays(path: Path) -> dict:
+    """{name: array} of a .safetensors file; bfloat16 as uint16."""
+    raw = path.read_bytes()
+    n = int.from_bytes(raw[:8], "little")
+    kinds = {"U32": np.uint32, "F32": np.float32, "BF16": np.uint16}
+    return {k: np.frombuffer(raw[8 + n + e["data_offsets"][0]:8 + n + e["data_offsets"][1]], kinds[e["dtype"]]).reshape(e["shape"]).copy()
+            for k, e in json.loads(raw[8:8 + n]).items() if k != "__metadata__"}
 
 
 def tensors(path: Path, **arrays) -> dict:
@@ -102,6 +112,17 @@ def close(path, reference) -> tuple[float, float]:
     return float(np.median(error)), float((error > 2e-2).mean())
 
 
+def exact(path, reference) -> float:
+    """Share of positions, over prompts of four tokens, whose logits agree to 1e-5 when transformers rounds activations as the engine
+    does (a rounding that falls on the other side spoils the prompt's rest)."""
+    engine, error = Model.load(path, threads=1, kv="f32"), []
+    with tiny.int8_activations(reference):
+        for i in range(0, 40, 4):
+            want = tiny.reference_logits(reference, PROMPT[i:i + 4])
+            error.extend(np.linalg.norm(engine.logits(PROMPT[i:i + 4]) - want, axis=1) / np.linalg.norm(want, axis=1))
+    return float((np.array(error) <= 1e-5).mean())
+
+
 @pytest.mark.parametrize(("bits", "group", "stored"), [(4, 64, "q4_a"), (4, 32, "q4_a32"), (4, 128, "q4_a"), (2, 64, "q2_a"),
                                                         (2, 32, "q2_a32"), (2, 128, "q2_a")])
 def test_mlx_folders_are_kept_and_say_what_the_dequantised_weights_say(tmp_path, model, bits, group, stored):
@@ -116,6 +137,51 @@ def test_mlx_folders_are_kept_and_say_what_the_dequantised_weights_say(tmp_path,
         assert np.array_equal(tiny.weights(f, "layers.0.experts", "down", 7), weights["model.layers.0.mlp.experts.down_proj"][7])
     median, far = close(tmp_path / "m.colibri", mlx.reference(model, weights))
     assert median <= 1e-2 and far <= 0.1, (median, far)
+
+
+MIXED = {"mlp.gate": (8, 64), "shared_expert_gate": (8, 64), "o_proj": (4, 32), "switch_mlp.down_proj": (2, 128)}
+
+
+@pytest.mark.parametrize(("bits", "group"), [(4, 64), (2, 32)])
+@pytest.mark.parametrize(("family", "multimodal"), [("qwen3_next", False), ("qwen3_5_moe", False), ("qwen3_5_moe", True)])
+def test_mlx_folders_of_delta_rule_models_are_the_checkpoint_with_other_weights(tmp_path, family, multimodal, bits, group):
+    src = tiny.build(tiny.BY_NAME[family + "-wide"], tmp_path / "hf")
+    folder, weights = mlx.write_mlx(src, tmp_path / "mlx", bits, group, special=MIXED, multimodal=multimodal)
+    convert(src, tmp_path / "hf.colibri")
+    convert(folder, tmp_path / "m.colibri")
+    with ColibriFile(tmp_path / "hf.colibri") as a, ColibriFile(tmp_path / "m.colibri") as b:
+        assert a.topology == b.topology
+        vectors = [n for n, t in a.tensors.items() if t.kind == "vector"]
+        assert {f"layers.{n}.attn.{x}" for n, x in ((0, "conv"), (0, "out_norm"), (1, "q_norm"))} < set(vectors)
+        assert all(np.array_equal(tiny.weights(a, n), tiny.weights(b, n)) for n in vectors if not n.endswith("shared_gate"))
+        kept = "q4_a" if bits == 4 else "q2_a32"
+        formats = {n: b.tensor("layers." + n).format for n in ("0.attn.qkv", "0.attn.z", "0.attn.o", "1.attn.q", "1.attn.o")}
+        assert formats == dict.fromkeys(formats, kept) | {"1.attn.o": "q4_a32"}
+        assert [p.format for p in b.tensor("layers.1.experts").parts] == [kept, "q2_a"]
+        copy = tiny.dequantised_copy(b, src)
+    state = dict(copy.named_parameters())
+    assert all(np.array_equal(state[n].detach().numpy(), x) for n, x in weights.items())
+    share = exact(tmp_path / "m.colibri", mlx.reference(src, weights))
+    assert share >= 0.6, share
+
+
+def test_an_mlx_folder_that_does_not_tell_its_norms_is_refused(tmp_path):
+    src = tiny.build(dataclasses.replace(tiny.BY_NAME["qwen3_next-wide"], config=tiny.BY_NAME["qwen3_next-wide"].config | {
+        "layer_types": ["full_attention"] * 2}), tmp_path / "hf")
+    with pytest.raises(ConvertError, match="nothing tells whether its norms"):
+        convert(mlx.write_mlx(src, tmp_path / "mlx")[0], tmp_path / "m.colibri")
+
+
+def test_the_language_model_is_found_under_either_prefix(tmp_path):
+    src = tiny.build(tiny.BY_NAME["qwen3_5_moe-top2"], tmp_path / "hf")              # under model.language_model
+    convert(src, tmp_path / "a.colibri")
+    tensors, config = load_arrays(src / "model.safetensors"), json.loads((src / "config.json").read_text())
+    inner = "model.language_model."
+    tensors = {("language_model.model." + n.removeprefix(inner) if n.startswith(inner) else n if n.startswith("model.visual.")
+                else "language_model." + n): x for n, x in tensors.items()}
+    convert(tiny.write_folder(tmp_path / "older", config, tensors), tmp_path / "b.colibri")
+    with ColibriFile(tmp_path / "a.colibri") as a, ColibriFile(tmp_path / "b.colibri") as b:
+        assert {n: t.crc for n, t in a.tensors.items()} == {n: t.crc for n, t in b.tensors.items()}
 
 
 def test_an_mlx_router_in_eight_bits_becomes_float32(tmp_path, model):
@@ -146,11 +212,7 @@ def test_what_no_format_keeps_asks_for_one(tmp_path, model):
 ])
 def test_mlx_folders_that_do_not_fit_are_refused(tmp_path, model, change, match):
     folder, _ = mlx.write_mlx(model, tmp_path / "mlx")
-    raw = (folder / "model.safetensors").read_bytes()
-    n = int.from_bytes(raw[:8], "little")
-    kinds = {"U32": np.uint32, "F32": np.float32, "BF16": np.uint16}
-    t = {k: np.frombuffer(raw[8 + n + e["data_offsets"][0]:8 + n + e["data_offsets"][1]], kinds[e["dtype"]]).reshape(e["shape"]).copy()
-         for k, e in json.loads(raw[8:8 + n]).items()}
+    t = load_arrays(folder / "model.safetensors")
     config = json.loads((folder / "config.json").read_text())
     config.pop("quantization_config")
     change(t, config)
@@ -183,6 +245,16 @@ def test_flash_moe_folders_give_the_same_file_as_the_mlx_folder(tmp_path, model,
     if not single:
         median, far = close(tmp_path / "b.colibri", mlx.reference(model, weights))
         assert median <= 1e-2 and far <= 0.1, (median, far)
+
+
+def test_a_flash_moe_folder_of_its_own_family(tmp_path):
+    src = tiny.build(tiny.BY_NAME["qwen3_5_moe-wide"], tmp_path / "hf")
+    folder, _ = mlx.write_mlx(src, tmp_path / "mlx", special={"mlp.gate": (8, 64), "shared_expert_gate": (8, 64)}, multimodal=True)
+    convert(folder, tmp_path / "a.colibri")
+    convert(mlx.write_flashmoe(folder, tmp_path / "flash"), tmp_path / "b.colibri")
+    with ColibriFile(tmp_path / "a.colibri") as a, ColibriFile(tmp_path / "b.colibri") as b:
+        assert a.topology == b.topology
+        assert {n: t.crc for n, t in a.tensors.items()} == {n: t.crc for n, t in b.tensors.items()}
 
 
 def test_flash_moe_folders_that_do_not_fit_are_refused(tmp_path, model):

@@ -292,10 +292,11 @@ def reference_logits(model, ids) -> np.ndarray:
 @contextlib.contextmanager
 def int8_activations(model):
     """Within it, the model's matrices see their inputs as the engine's quantised formats do: rounded to int8 in blocks
-    of 32 columns with one float32 scale, max |x| / 127. Router and shared gate stay float32."""
+    of 32 columns with one float32 scale, max |x| / 127. Router, shared gate, and decay and rate of the delta rule stay float32."""
     import torch
 
-    plain = {id(m.weight) for n, m in model.named_modules() if n.endswith(("mlp.gate", "shared_expert_gate"))}
+    names = ("mlp.gate", "shared_expert_gate", "in_proj_ba", "in_proj_b", "in_proj_a")
+    plain = {id(m.weight) for n, m in model.named_modules() if n.endswith(names)}
     real = torch.nn.functional.linear
 
     def linear(x, w, bias=None):

@@ -111,7 +111,7 @@ def settings(config: dict, base: str) -> tuple[str, int, int]:
     q = config.get("quantization")
     if not isinstance(q, dict):
         raise ConvertError(f"{base}.scales is there, but config.json has no \"quantization\" with bits and group_size; {AGAIN}")
-    own = q.get(base) if isinstance(q.get(base), dict) else {}
+    own = next((q[n] for n in (base, "language_model." + base) if isinstance(q.get(n), dict)), {})   # flash-moe drops the prefix
     mode, bits, group = (own.get(k, q.get(k, d)) for k, d in (("mode", "affine"), ("bits", 4), ("group_size", 64)))
     if mode not in ("affine", "mxfp4") or type(bits) is not int or bits not in BITS or type(group) is not int or group not in GROUPS:
         raise ConvertError(f"config.json quantises {base} as {str(mode)[:20]!r} with {str(bits)[:20]} bits in groups of "

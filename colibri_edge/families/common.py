@@ -225,6 +225,20 @@ def text_part(cfg: HFConfig) -> HFConfig:
     return HFConfig(inner if tied is None else inner | {"tie_word_embeddings": tied})
 
 
+def text_tensors(tensors: dict, towers: tuple[str, ...] = ()) -> dict:
+    """The language model's tensors by the names of a plain checkpoint. transformers has them under model.language_model, older
+    versions and MLX under language_model. towers: beginnings of names that are left out, with or without `model.`."""
+    text = {}
+    for name, t in tensors.items():
+        for inner in ("model.language_model.", "language_model.model.", "language_model."):
+            if name.startswith(inner):
+                name = ("" if inner == "language_model." else "model.") + name[len(inner):]
+                break
+        if not name.removeprefix("model.").startswith(towers):
+            text[name] = t
+    return text
+
+
 def moe(experts: int, top_k: int, intermediate: int, activation: str, renormalise: bool, shared=None) -> dict:
     """The `ffn` entry of a sparse layer."""
     if top_k > experts:

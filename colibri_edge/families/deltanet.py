@@ -4,16 +4,18 @@ Owns: the settings of qwen3_next and qwen3_5_moe that both share, and the bindin
 `in_proj_qkvz` and `in_proj_ba` (rows by key head: query, key, its values, their gates) or the four apart; queries and gates of full
 attention in one `q_proj` (rows by head: query, gate); GGUF's `attn_qkv` with `attn_gate` or the older fused `ssm_in`, `ssm_ba` or
 `ssm_beta` with `ssm_alpha`.
-Refuses: projections with biases.
+Refuses: projections with biases; MLX folders that do not tell how their norms are kept.
 
 Source values that are stored otherwise: norms of Hugging Face files are zero-centred (1 + w is stored; the gated norm is not), A_log
-becomes -exp(A_log), which GGUF files hold already, and the convolution's taps come first.
+becomes -exp(A_log), which GGUF files hold already, and the convolution's taps come first. MLX (mlx-lm's `sanitize` of qwen3_next and
+qwen3_5) keeps norms as they are multiplied, and the convolution as [channels, taps, 1].
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from ..convert.source import ConvertError
 from . import rope
 from .binder import Binder
 from .common import GGUFConfig, HFConfig, delta, gated, heads
@@ -32,8 +34,25 @@ def rate(a_log: np.ndarray) -> np.ndarray:
 
 
 def taps_first(w: np.ndarray) -> np.ndarray:
-    """[channels, 1, taps] or [channels, taps] -> [taps, channels]"""
-    return np.ascontiguousarray(w.reshape(w.shape[0], w.shape[-1]).T)
+    """[channels, 1, taps], [channels, taps, 1] or [channels, taps] -> [taps, channels]"""
+    return np.ascontiguousarray(w.reshape(w.shape[0], -1).T)
+
+
+def of_mlx(t) -> bool:
+    """Whether a convolution's weights are MLX's [channels, taps, 1]; with one tap both spellings look alike. t: None, or without a
+    shape where only an index is at hand."""
+    return t is not None and t.shape is not None and len(t.shape) == 3 and t.shape[2] == 1 < t.shape[1]
+
+
+def norm_change(topology: dict, tensors: dict):
+    """What is stored of a checkpoint's norms: plus_one, or None where MLX added the one. A folder tells by its convolutions."""
+    taps = {n: layer["attn"]["taps"] for n, layer in enumerate(topology["layers"]) if layer["attn"]["kind"] == "delta"}
+    if any(of_mlx(tensors.get(f"model.layers.{n}.linear_attn.conv1d.weight")) for n in taps):
+        return None
+    if any(".switch_mlp." in n for n in tensors) and max(taps.values(), default=1) == 1:
+        raise ConvertError("the MLX folder has no convolution of two taps or more, so nothing tells whether its norms are kept less one; "
+                           "convert the original checkpoint")
+    return plus_one
 
 
 def hf_layers(cfg: HFConfig, context: int) -> tuple[list[dict], tuple, int]:
@@ -113,10 +132,11 @@ def hf_delta(b: Binder, s: str, p: str, a: dict, hidden: int) -> dict:
     """Bindings of a gated delta rule layer, `p` + name. s: the layer's prefix in the checkpoint."""
     s += "linear_attn."
     _, v, channels = sizes(a)
+    conv = (channels, a["taps"], 1) if of_mlx(b.tensors.get(s + "conv1d.weight")) else (channels, 1, a["taps"])
     out = _input(b, p, a, hidden, s + "in_proj_qkvz.weight", s + "in_proj_qkv.weight", s + "in_proj_z.weight")
     out |= _rates(b, p, a, hidden, s + "in_proj_ba.weight", s + "in_proj_b.weight", s + "in_proj_a.weight")
     return out | {
-        p + "conv": b.rows(s + "conv1d.weight", (channels, 1, a["taps"]), p + "conv", change=taps_first),
+        p + "conv": b.rows(s + "conv1d.weight", conv, p + "conv", change=taps_first),
         p + "rate": b.rows(s + "A_log", (a["value_heads"],), p + "rate", change=rate),
         p + "dt_bias": b.rows(s + "dt_bias", (a["value_heads"],), p + "dt_bias"),
         p + "out_norm": b.rows(s + "norm.weight", (a["value_dim"],), p + "out_norm"),

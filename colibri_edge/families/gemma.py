@@ -1,6 +1,7 @@
 """What the Gemma families share: windowed and global layers, each kind with its own RoPE, four norms a layer, names.
 
-Owns: `layer_kinds`, `ropes_of`, `spec`, and the tables of names. Refuses: nothing of its own.
+Owns: the kinds of layers, their RoPE, the layers of the dense families, `hf_spec` and `gguf_spec`, and the tables of names.
+Refuses: nothing of its own.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import math
 import numpy as np
 
 from . import names, rope, table
-from .common import GGUFConfig, HFConfig, Spec
+from .common import GGUFConfig, HFConfig, Spec, attention, text_tensors
 
 WINDOW, GLOBAL = "sliding_attention", "full_attention"
 
@@ -51,7 +52,13 @@ def gguf_kinds(cfg: GGUFConfig, layers: int, pattern: int = 6) -> list[str]:
     return [WINDOW if g else GLOBAL for g in given]
 
 
-def spec(model_type: str, cfg, kinds: list[str], ropes: dict, layers: list[dict], **top) -> Spec:
+def layers_of(kinds: list[str], n: int, kv: int, hd: int, qk_norm: str | None, window: int, scale: float, ffn: dict, **attn) -> list[dict]:
+    """Dense layers with norms before and after each half. scale: the scores' divisor, squared; attn: more of a layer's `attn`."""
+    more = {"scale": scale ** -0.5, "post_norm": True} | attn
+    return [{"attn": attention(n, kv, hd, qk_norm, window if k == WINDOW else 0) | more, "ffn": ffn | {"post_norm": True}} for k in kinds]
+
+
+def _spec(model_type: str, kinds: list[str], ropes: dict, layers: list[dict], **top) -> Spec:
     """ropes: of each kind in use, (inverse frequencies, attention factor); layers: with attn's rope still to be named; top: the rest
     of the topology. The embedding is multiplied by the root of the hidden size."""
     used = [k for k in (WINDOW, GLOBAL) if k in kinds]
@@ -63,6 +70,23 @@ def spec(model_type: str, cfg, kinds: list[str], ropes: dict, layers: list[dict]
     return Spec(topo, [ropes[k][0].astype(np.float32) for k in used])
 
 
+def hf_spec(model_type: str, cfg: HFConfig, kinds: list[str], ropes: dict, layers: list[dict], context: int, vocab: int,
+            softcap: float) -> Spec:
+    """The Spec with what config.json says of the whole model. vocab: the class's default."""
+    out = _spec(model_type, kinds, ropes, layers, hidden_size=cfg.integer("hidden_size", 2304),
+                vocab_size=cfg.integer("vocab_size", vocab), context_length=context, norm_eps=cfg.number("rms_norm_eps", 1e-6),
+                tied=cfg.boolean("tie_word_embeddings", True), logit_softcap=softcap)
+    out.biases = tuple("qkvo") if cfg.boolean("attention_bias", False) else ()
+    return out
+
+
+def gguf_spec(model_type: str, cfg: GGUFConfig, kinds: list[str], ropes: dict, layers: list[dict], softcap: float = 0.0) -> Spec:
+    """The same of a GGUF file. softcap: where it has no key for that."""
+    return _spec(model_type, kinds, ropes, layers, hidden_size=cfg.integer("embedding_length"), vocab_size=cfg.rows("token_embd.weight"),
+                 context_length=cfg.integer("context_length"), norm_eps=cfg.number("attention.layer_norm_rms_epsilon"),
+                 tied="output.weight" not in cfg.tensors, logit_softcap=cfg.number("final_logit_softcapping", softcap))
+
+
 def hf_ropes(cfg: HFConfig, context: int, dims: dict[str, int], thetas: dict[str, float]) -> dict:
     """{kind: (inverse frequencies, attention factor)}, each kind's settings under its name in rope_parameters."""
     params = cfg.get("rope_parameters", {})
@@ -71,22 +95,20 @@ def hf_ropes(cfg: HFConfig, context: int, dims: dict[str, int], thetas: dict[str
     return {k: rope.from_hf(HFConfig({"rope_parameters": params.get(k) or {}}), dims[k], context, thetas[k]) for k in dims}
 
 
+def gguf_ropes(cfg: GGUFConfig, context: int, dims: dict[str, int]) -> dict:
+    """The same of a GGUF file, where scaling concerns global layers only."""
+    local = GGUFConfig({"general.architecture": "gemma", "gemma.rope.freq_base": cfg.number("rope.freq_base_swa", 1e4)}, {})
+    return {GLOBAL: rope.from_gguf(cfg, dims[GLOBAL], context), WINDOW: rope.from_gguf(local, dims[WINDOW], context)}
+
+
 def plus_one(w: np.ndarray) -> np.ndarray:
     """A norm's weight that a checkpoint keeps less one."""
     return w + np.float32(1)
 
 
-def hf_tensors(s: Spec, tensors: dict, zero_centred: bool) -> dict:
+def hf_tensors(s: Spec, tensors: dict, zero_centred: bool = True) -> dict:
     """Bindings of a checkpoint's language model, wherever the checkpoint has it. zero_centred: norms are kept less one."""
-    text = {}
-    for name, t in tensors.items():
-        for inner in ("model.language_model.", "language_model.model.", "language_model."):
-            if name.startswith(inner):
-                name = ("" if inner == "language_model." else "model.") + name[len(inner):]
-                break
-        if not name.removeprefix("model.").startswith(TOWERS):
-            text[name] = t
-    b = names.Binder(text, "the checkpoint")
+    b = names.Binder(text_tensors(tensors, TOWERS), "the checkpoint")
     root = np.float32(s.topology["hidden_size"] ** -0.5)
 
     def stack(b: names.Binder, at: str, name: str, shape: tuple[int, ...]) -> dict:

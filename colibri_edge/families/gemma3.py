@@ -8,17 +8,12 @@ Refuses: attention in both directions.
 
 from __future__ import annotations
 
-from . import gemma, rope
-from .common import GGUFConfig, HFConfig, Spec, attention, dense, gguf_heads, heads, text_part
+from . import gemma
+from .common import GGUFConfig, HFConfig, Spec, dense, gguf_heads, heads, text_part
 
 MODEL_TYPE, GGUF_ARCH, SPARSE = "gemma3", "gemma3", False
 LAYERS_27B = 62
-
-
-def _layers(kinds: list[str], n: int, kv: int, hd: int, window: int, scale: float, ffn: dict) -> list[dict]:
-    extra = {"scale": scale ** -0.5, "post_norm": True}
-    return [{"attn": attention(n, kv, hd, "head", window if k == gemma.WINDOW else 0) | extra, "ffn": ffn | {"post_norm": True}}
-            for k in kinds]
+hf_tensors, gguf_tensors = gemma.hf_tensors, gemma.gguf_tensors
 
 
 def from_hf(cfg: HFConfig) -> Spec:
@@ -34,13 +29,10 @@ def from_hf(cfg: HFConfig) -> Spec:
     ropes = gemma.hf_ropes(cfg, context, {gemma.GLOBAL: hd, gemma.WINDOW: hd}, {
         gemma.GLOBAL: cfg.number("rope_theta", 1e6, low=1.0), gemma.WINDOW: cfg.number("rope_local_base_freq", 1e4, low=1.0)})
     cfg.only("use_bidirectional_attention", False)
-    layers = _layers(kinds, n, kv, hd, cfg.integer("sliding_window", 4096), cfg.number("query_pre_attn_scalar", 256.0, low=1e-6),
-                     dense(cfg.integer("intermediate_size", 9216), act))
+    layers = gemma.layers_of(kinds, n, kv, hd, "head", cfg.integer("sliding_window", 4096),
+                             cfg.number("query_pre_attn_scalar", 256.0, low=1e-6), dense(cfg.integer("intermediate_size", 9216), act))
     cfg.only("attn_logit_softcapping", 0.0, "transformers does not apply it to this family")
-    out = gemma.spec(MODEL_TYPE, cfg, kinds, ropes, layers, hidden_size=cfg.integer("hidden_size", 2304),
-                     vocab_size=cfg.integer("vocab_size", 262208), context_length=context, norm_eps=cfg.number("rms_norm_eps", 1e-6),
-                     tied=cfg.boolean("tie_word_embeddings", True), logit_softcap=cfg.number("final_logit_softcapping", None) or 0.0)
-    out.biases = tuple("qkvo") if cfg.boolean("attention_bias", False) else ()
+    out = gemma.hf_spec(MODEL_TYPE, cfg, kinds, ropes, layers, context, 262208, cfg.number("final_logit_softcapping", None) or 0.0)
     cfg.finish("cache_implementation")
     return out
 
@@ -49,21 +41,10 @@ def from_gguf(cfg: GGUFConfig) -> Spec:
     n, kv, hd = gguf_heads(cfg)
     context, count, hidden = cfg.integer("context_length"), cfg.integer("block_count"), cfg.integer("embedding_length")
     kinds = gemma.gguf_kinds(cfg, count)
-    local = {"general.architecture": "gemma3", "gemma3.rope.freq_base": cfg.number("rope.freq_base_swa", 1e4)}
     cfg.data = {"rope.freq_base": 1e6} | cfg.data
-    ropes = {gemma.GLOBAL: rope.from_gguf(cfg, hd, context), gemma.WINDOW: rope.from_gguf(GGUFConfig(local, {}), hd, context)}
-    layers = _layers(kinds, n, kv, hd, cfg.integer("attention.sliding_window"), hidden / n if count == LAYERS_27B else hd,
-                     dense(cfg.integer("feed_forward_length"), "gelu_tanh"))
-    out = gemma.spec(MODEL_TYPE, cfg, kinds, ropes, layers, hidden_size=hidden, vocab_size=cfg.rows("token_embd.weight"),
-                     context_length=context, norm_eps=cfg.number("attention.layer_norm_rms_epsilon"),
-                     tied="output.weight" not in cfg.tensors, logit_softcap=cfg.number("final_logit_softcapping", 0.0))
+    ropes = gemma.gguf_ropes(cfg, context, {gemma.GLOBAL: hd, gemma.WINDOW: hd})
+    layers = gemma.layers_of(kinds, n, kv, hd, "head", cfg.integer("attention.sliding_window"),
+                             hidden / n if count == LAYERS_27B else hd, dense(cfg.integer("feed_forward_length"), "gelu_tanh"))
+    out = gemma.gguf_spec(MODEL_TYPE, cfg, kinds, ropes, layers)
     cfg.finish()
     return out
-
-
-def hf_tensors(spec: Spec, tensors: dict) -> dict:
-    return gemma.hf_tensors(spec, tensors, zero_centred=True)
-
-
-def gguf_tensors(spec: Spec, tensors: dict) -> dict:
-    return gemma.gguf_tensors(spec, tensors)

@@ -9,11 +9,14 @@ Refuses: embeddings per layer and layers that share keys and values with earlier
 
 from __future__ import annotations
 
-from . import gemma, rope
+from functools import partial
+
+from . import gemma
 from .common import GGUFConfig, HFConfig, Spec, attention, dense, moe, text_part
 
 MODEL_TYPE, GGUF_ARCH, SPARSE = "gemma4", "gemma4", None
 SMALL = "models with embeddings per layer (E2B, E4B) are not served yet"
+hf_tensors, gguf_tensors = partial(gemma.hf_tensors, zero_centred=False), gemma.gguf_tensors
 
 
 def _layer(kind: str, n: int, kv: int, hd: int, window: int, k_eq_v: bool, ffn: dict) -> dict:
@@ -50,7 +53,7 @@ def from_hf(cfg: HFConfig) -> Spec:
     context, layers = cfg.integer("max_position_embeddings", 131072), cfg.integer("num_hidden_layers", 30)
     kinds = gemma.layer_kinds(cfg, layers)
     kinds[-1] = gemma.GLOBAL                                # as transformers has it, whatever the configuration says
-    hidden, n = cfg.integer("hidden_size", 2304), cfg.integer("num_attention_heads", 8)
+    n = cfg.integer("num_attention_heads", 8)
     base = {"head_dim": cfg.integer("head_dim", 256), "num_key_value_heads": cfg.integer("num_key_value_heads", 4)}
     shapes = [HFConfig(base | o) for o in _overrides(cfg, kinds)]
     heads = [(c.integer("num_key_value_heads"), c.integer("head_dim")) for c in shapes]
@@ -78,10 +81,7 @@ def from_hf(cfg: HFConfig) -> Spec:
     if cfg.get("use_bidirectional_attention", "vision") != "vision":
         cfg.only("use_bidirectional_attention", None)
     stack = [_layer(k, n, kv, hd, window, same, ffn) for k, (kv, hd) in zip(kinds, heads, strict=True)]
-    out = gemma.spec(MODEL_TYPE, cfg, kinds, ropes, stack, hidden_size=hidden,
-                     vocab_size=cfg.integer("vocab_size", 262144), context_length=context, norm_eps=cfg.number("rms_norm_eps", 1e-6),
-                     tied=cfg.boolean("tie_word_embeddings", True), logit_softcap=cfg.number("final_logit_softcapping", None) or 0.0)
-    out.biases = tuple("qkvo") if cfg.boolean("attention_bias", False) else ()
+    out = gemma.hf_spec(MODEL_TYPE, cfg, kinds, ropes, stack, context, 262144, cfg.number("final_logit_softcapping", None) or 0.0)
     cfg.finish("vocab_size_per_layer_input use_double_wide_mlp num_experts top_k_experts moe_intermediate_size")
     return out
 
@@ -89,7 +89,7 @@ def from_hf(cfg: HFConfig) -> Spec:
 def from_gguf(cfg: GGUFConfig) -> Spec:
     context, layers = cfg.integer("context_length"), cfg.integer("block_count")
     kinds = gemma.gguf_kinds(cfg, layers)
-    n, hidden = cfg.integer("attention.head_count"), cfg.integer("embedding_length")
+    n = cfg.integer("attention.head_count")
     wide = cfg.integer("attention.key_length", 512)
     dims = {gemma.GLOBAL: wide, gemma.WINDOW: cfg.integer("attention.key_length_swa", wide)}
     cfg.only("attention.value_length", wide)
@@ -110,21 +110,8 @@ def from_gguf(cfg: GGUFConfig) -> Spec:
     ffn = _ffn(width, "gelu_tanh", experts, *((cfg.integer("expert_used_count"), cfg.integer("expert_feed_forward_length")) if experts
                                               else (None, None)))
     window = cfg.integer("attention.sliding_window", 512)
-    swa = GGUFConfig({"general.architecture": "gemma4", "gemma4.rope.freq_base": cfg.number("rope.freq_base_swa", 1e4)}, {})
-    ropes = {gemma.GLOBAL: rope.from_gguf(cfg, wide, context), gemma.WINDOW: rope.from_gguf(swa, dims[gemma.WINDOW], context)}
+    ropes = gemma.gguf_ropes(cfg, context, dims)
     same = [f"blk.{i}.attn_v.weight" not in cfg.tensors for i in range(layers)]
-    out = gemma.spec(MODEL_TYPE, cfg, kinds, ropes,
-                     [_layer(k, n, kv[i], dims[k], window, same[i], ffn) for i, k in enumerate(kinds)], hidden_size=hidden,
-                     vocab_size=cfg.rows("token_embd.weight"), context_length=context,
-                     norm_eps=cfg.number("attention.layer_norm_rms_epsilon"), tied="output.weight" not in cfg.tensors,
-                     logit_softcap=cfg.number("final_logit_softcapping", 0.0))
+    out = gemma.gguf_spec(MODEL_TYPE, cfg, kinds, ropes, [_layer(k, n, kv[i], dims[k], window, same[i], ffn) for i, k in enumerate(kinds)])
     cfg.finish("expert_used_count expert_feed_forward_length")
     return out
-
-
-def hf_tensors(spec: Spec, tensors: dict) -> dict:
-    return gemma.hf_tensors(spec, tensors, zero_centred=False)
-
-
-def gguf_tensors(spec: Spec, tensors: dict) -> dict:
-    return gemma.gguf_tensors(spec, tensors)

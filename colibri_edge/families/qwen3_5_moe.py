@@ -1,17 +1,19 @@
 """qwen3_5_moe: qwen3_next's layers with sparse FFNs throughout; the text part of a multimodal checkpoint.
 
-Owns: config.json of model_type qwen3_5_moe (settings in text_config, tensors under model.language_model) and qwen3_5_moe_text, and
-GGUF architecture qwen35moe, whose value heads run over all key heads in turn ("tiled"). Selected experts' weights always sum to one.
-The vision tower (model.visual.*) and the extra layers that predict several tokens (mtp.*) are left out.
+Owns: config.json of model_type qwen3_5_moe (settings in text_config, tensors under model.language_model or language_model) and
+qwen3_5_moe_text, and GGUF architecture qwen35moe, whose value heads run over all key heads in turn ("tiled"). Selected experts'
+weights always sum to one. The vision tower (model.visual.*, vision_tower.*) and the extra layers that predict several tokens (mtp.*)
+are left out.
 Refuses: what qwen3_next refuses.
 """
 
 from __future__ import annotations
 
 from . import deltanet, names, qwen3_next
-from .common import GGUFConfig, HFConfig, Spec, moe, text_part, topology
+from .common import GGUFConfig, HFConfig, Spec, moe, text_part, text_tensors, topology
 
 MODEL_TYPE, GGUF_ARCH, SPARSE = "qwen3_5_moe", "qwen35moe", True
+TOWERS = ("visual.", "vision_tower.", "mtp.")
 
 
 def from_hf(cfg: HFConfig) -> Spec:
@@ -41,10 +43,8 @@ def from_gguf(cfg: GGUFConfig) -> Spec:
 
 def hf_tensors(spec: Spec, tensors: dict) -> dict:
     """The language model's tensors, wherever the checkpoint has it."""
-    inner = "model.language_model."
-    text = {("model." + n[len(inner):] if n.startswith(inner) else n): t for n, t in tensors.items()
-            if not n.startswith(("mtp.", "model.visual.", "visual."))}
-    return names.hf(spec, text, norm=deltanet.plus_one)
+    text = text_tensors(tensors, TOWERS)
+    return names.hf(spec, text, norm=deltanet.norm_change(spec.topology, text))
 
 
 def gguf_tensors(spec: Spec, tensors: dict) -> dict:

@@ -49,7 +49,8 @@ def from_gguf(cfg: GGUFConfig, model_type: str = MODEL_TYPE, tiled: bool = False
 
 
 def hf_tensors(spec: Spec, tensors: dict) -> dict:
-    return names.hf(spec, {n: t for n, t in tensors.items() if not n.startswith("mtp.")}, norm=deltanet.plus_one)
+    text = {n: t for n, t in tensors.items() if not n.startswith("mtp.")}
+    return names.hf(spec, text, norm=deltanet.norm_change(spec.topology, text))
 
 
 def gguf_tensors(spec: Spec, tensors: dict) -> dict:
