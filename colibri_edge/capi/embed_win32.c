@@ -22,6 +22,11 @@ int embed_exists(const char *path) {
     return to_wide(path, w, EMBED_PATH) && GetFileAttributesW(w) != INVALID_FILE_ATTRIBUTES;
 }
 
+FILE *embed_open(const char *path) {
+    wchar_t w[EMBED_PATH];
+    return to_wide(path, w, EMBED_PATH) ? _wfopen(w, L"r") : NULL;
+}
+
 void embed_own_folder(char *out, size_t n) {
     static const int here = 0;
     HMODULE self = NULL;
