@@ -1,6 +1,13 @@
 """What a stored result holds of its machine: enough to judge a comparison, no host name and no single rounds."""
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
+# The installed package is measured, not the sources here, which hold no compiled modules.
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:] = [p for p in sys.path if Path(p or ".").resolve() != ROOT]
+
 
 def pytest_benchmark_update_machine_info(config, machine_info):
     from colibri_edge import show_config
