@@ -20,6 +20,7 @@ def pytest_benchmark_update_machine_info(config, machine_info):
 
 
 def pytest_benchmark_update_json(config, benchmarks, output_json):
+    output_json["commit_info"] = {k: output_json["commit_info"].get(k) for k in ("id", "time", "dirty")}
     for b in output_json["benchmarks"]:
         b["stats"].pop("data", None)
         b.pop("options", None)
