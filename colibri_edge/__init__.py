@@ -7,7 +7,12 @@ Importing this package loads nothing else: what it exports is fetched at its fir
 """
 from __future__ import annotations
 
+import os
+
 __version__ = "0.1.0"
+
+if hasattr(os, "add_dll_directory"):    # Windows has no RUNPATH: the modules of subpackages find colibri_core.dll by this
+    os.add_dll_directory(os.path.dirname(os.path.abspath(__file__)))
 
 # Exported name -> the module that holds it.
 _EXPORTS = {

@@ -39,7 +39,8 @@ def test_elf_suffix_and_instructions():
     out = rig("elf")
     assert "cortex-a72: import, neon" in out
     assert "cortex-a76: import, dotprod" in out
-    assert re.search(r"elf: \d+ AArch64 files, \d+ sdot, \d+ crc32c, none elsewhere", out)
+    assert re.search(r"elf: \d+ AArch64 files", out)
+    assert re.search(r"instructions: \d+ sdot, \d+ crc32c, none elsewhere", out)
 
 
 def test_every_kernel_equals_the_scalar_one():

@@ -111,7 +111,7 @@ def _write_embed(folder: Path, library: Path) -> None:
     text = f"executable={sys.executable}\nlibrary={library}\nversion={sys.version_info[0]}.{sys.version_info[1]}\n"
     path = folder / "embed.cfg"
     try:
-        if not path.is_file() or path.read_text() != text:
-            path.write_text(text)
+        if not path.is_file() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
     except OSError as e:
         raise Fail(f"cannot write {path}, by which libcolibri finds {sys.executable}: {e}") from None

@@ -68,7 +68,7 @@ static int setting(const char *file, const char *key, char *out, size_t n) {
     char line[EMBED_PATH + 64];
     size_t len = strlen(key);
     int found = 0;
-    FILE *f = fopen(file, "r");
+    FILE *f = embed_open(file);
     if (!f) return 0;
     while (!found && fgets(line, sizeof line, f)) {
         char *v = line + len;

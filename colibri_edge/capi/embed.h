@@ -2,6 +2,7 @@
 #ifndef COLIBRI_EMBED_H
 #define COLIBRI_EMBED_H
 #include <stddef.h>
+#include <stdio.h>
 
 void embed_lock(void);
 void embed_unlock(void);
@@ -18,6 +19,7 @@ typedef struct {
 } embed_place;
 void embed_own_folder(char *out, size_t n);           /* where libcolibri lies, without a last separator; "" when unknown */
 int embed_exists(const char *path);
+FILE *embed_open(const char *path); /* for reading text, path in UTF-8; NULL when it cannot be opened */
 /* A function of Python, in this process or in `library` once that is loaded; NULL when there is none. */
 void *embed_symbol(const char *name);
 /* Loads the shared library of `place` for all modules to see. 0, or -1 with the reason. */

@@ -20,6 +20,7 @@ static void *library;
 void embed_lock(void) { pthread_mutex_lock(&lock); }
 void embed_unlock(void) { pthread_mutex_unlock(&lock); }
 int embed_exists(const char *path) { return access(path, F_OK) == 0; }
+FILE *embed_open(const char *path) { return fopen(path, "r"); }
 
 void embed_own_folder(char *out, size_t n) {
     Dl_info info;

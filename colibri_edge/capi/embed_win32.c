@@ -22,6 +22,11 @@ int embed_exists(const char *path) {
     return to_wide(path, w, EMBED_PATH) && GetFileAttributesW(w) != INVALID_FILE_ATTRIBUTES;
 }
 
+FILE *embed_open(const char *path) {
+    wchar_t w[EMBED_PATH];
+    return to_wide(path, w, EMBED_PATH) ? _wfopen(w, L"r") : NULL;
+}
+
 void embed_own_folder(char *out, size_t n) {
     static const int here = 0;
     HMODULE self = NULL;
@@ -64,7 +69,11 @@ int embed_library_of(const char *home, const char *version, char *out, size_t n)
 
 int embed_load(const embed_place *place, char *error, size_t n) {
     wchar_t w[EMBED_PATH];
-    if (place->library[0] && to_wide(place->library, w, EMBED_PATH)) library = LoadLibraryExW(w, NULL, LOAD_WITH_ALTERED_SEARCH_PATH);
+    if (place->library[0] && to_wide(place->library, w, EMBED_PATH)) {
+        for (wchar_t *c = w; *c; c++)
+            if (*c == L'/') *c = L'\\'; /* LoadLibraryEx takes the folder of its path for the search, but knows one separator only */
+        library = LoadLibraryExW(w, NULL, LOAD_WITH_ALTERED_SEARCH_PATH);
+    }
     if (!library) library = LoadLibraryW(L"python3.dll");
     if (library) return 0;
     snprintf(error, n, "cannot load python3.dll (%s): Windows error %u", place->library[0] ? place->library : "search path", (unsigned)GetLastError());

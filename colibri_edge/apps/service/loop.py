@@ -114,7 +114,7 @@ class Service:
         writer.setblocking(False)
         signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
         self._wakeup = reader, writer
-        for name in ("SIGTERM", "SIGINT", "SIGHUP"):
+        for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGBREAK"):     # BREAK: Ctrl-Break and a closed console, on Windows
             if hasattr(signal, name):
                 signal.signal(getattr(signal, name), lambda *_: None)
 
@@ -129,7 +129,7 @@ class Service:
         if number == getattr(signal, "SIGHUP", None):
             self.reloading = True
             self.wake()
-        elif number in (signal.SIGTERM, signal.SIGINT):
+        elif number in (signal.SIGTERM, signal.SIGINT, getattr(signal, "SIGBREAK", signal.SIGTERM)):
             if not self.stopping:
                 self.notify("STOPPING=1", "STATUS=ending")
                 threading.Thread(target=self.end_anyway, daemon=True).start()

@@ -81,5 +81,5 @@ class Metrics:
         if self.path is None:
             return
         part = self.path.with_name(f".{self.path.name}.part")
-        part.write_text(self.text())
+        part.write_text(self.text(), encoding="utf-8")
         os.replace(part, self.path)
