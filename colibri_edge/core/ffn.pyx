@@ -18,7 +18,7 @@ cdef enum:
     CHUNK_BYTES = 65536     # of weights in one chunk
     DOWN_BYTES = 262144     # of a down chunk for few tokens, over all experts: each gives a stretch that memory streams well
     FEW = 8                 # tokens, below which the weights' bytes set the time
-    TILE_BYTES = 262144     # of outputs that wait for the sum over experts
+    TILE_BYTES = 524288     # of outputs that wait for the sum over experts
 
 ctypedef struct pass_t:
     runtime *rt
