@@ -1,12 +1,14 @@
 """One streamed run under a ceiling, held against the bound that computing and disk set.
 
-    python benchmarks/ceiling.py MODEL --ram 2GiB [--prompt 64] [--tokens 32] [--prefetch] [--policy lru] [--slots N]
+    python benchmarks/ceiling.py MODEL --ram 2GiB [--prompt 64] [--tokens 32] [--forced] [--prefetch] [--policy lru] [--slots N]
 
     bound = 1 / (compute time of a token + bytes missed a token / probed disk rate)
 
 Compute time: that of the run less what its threads waited for reads, a thread. "again": the same token at the same place again and again;
 where its experts fit the slots, nothing is missed then, and it is a second figure for the computing. Disk rate: random reads of one
-record by the engine's own reader, the best of the probe before and the one after. Put the process into a memory cgroup for a hard limit.
+record by the engine's own reader, the best of the probe before and the one after. Put the process into a memory cgroup for a hard limit. --forced: decodes tokens that go on like the prompt's instead of
+the likeliest ones; random weights often repeat one token for ever, and then ask for the same experts again and again.
+--resident: all weights in memory, the rate that streaming with every expert in memory is to reach.
 """
 import argparse
 import json
@@ -36,15 +38,16 @@ def tokens(n: int, vocab: int) -> list[int]:
     return [(i * 7919) % vocab for i in range(n)]
 
 
-def measure(session: Session, prompt: int, n: int, record: int) -> dict:
-    """Prefill of `prompt` tokens, greedy decode of n, then the last token again: seconds and the store's figures of the decode."""
+def measure(session: Session, prompt: int, n: int, record: int, forced: bool = False) -> dict:
+    """Prefill of `prompt` tokens, decode of n (greedy or forced), then the last token again: seconds and the store's figures of the
+    decode."""
     p, store = session.program, session.program.store
     start = time.perf_counter()
     session.feed(tokens(prompt, p.vocab))
     prefill = time.perf_counter() - start
     before, stages, start = store.stats(), session.timing(), time.perf_counter()
-    for _ in range(n):
-        token = int(np.argmax(session.logits_view()))
+    for drawn in tokens(prompt + n, p.vocab)[prompt:]:
+        token = drawn if forced else int(np.argmax(session.logits_view()))
         session.feed((token,))
     seconds = time.perf_counter() - start
     after, ended = store.stats(), session.timing()
@@ -75,16 +78,20 @@ def main() -> None:
     ap.add_argument("--threads", type=int)
     ap.add_argument("--policy", default="next")
     ap.add_argument("--prefetch", action="store_true")
+    ap.add_argument("--forced", action="store_true", help="decode given tokens")
+    ap.add_argument("--resident", action="store_true", help="nothing is streamed")
     a = ap.parse_args()
     file = ColibriFile(resolve(a.model))
     rate = disk(file)
     start = time.perf_counter()
-    if a.slots:
+    if a.resident:
+        session = Session(Program(file, "ram"), a.ctx, a.threads or limits.default_threads())
+    elif a.slots:
         session = Session(Program(file, "stream", a.slots, a.policy), a.ctx, a.threads or limits.default_threads(), prefetch=a.prefetch)
     else:
         session = Model.load(a.model, ram=a.ram, ctx=a.ctx, threads=a.threads, policy=a.policy, prefetch=a.prefetch, learn=False).session
     load = time.perf_counter() - start
-    r = measure(session, a.prompt, a.tokens, max(t.stride for t in budget.routed(file)))
+    r = measure(session, a.prompt, a.tokens, max(t.stride for t in budget.routed(file)), a.forced)
     rates = [rate, disk(file)]
     bound = 1 / (r["compute_s"] + r["missed_bytes"] / max(rates))
     r |= {"load_s": load, "weights": session.program.weights, "slots": session.program.store.n_slots, "disk_mb_s": [x / 1e6 for x in rates],

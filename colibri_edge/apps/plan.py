@@ -100,6 +100,16 @@ def expected(w: Work, rates: Rates, hit_rate: float, extra_bytes: int = 0) -> di
     return {"hit_rate": hit_rate, "missed_bytes": missed, "compute_s": compute, "disk_s": disk, "decode_tok_s": 1 / (compute + disk)}
 
 
+def _without_noise(counts: list[int]) -> list[float]:
+    """Expected uses of a layer's experts, from the uses that were counted. A short run makes any router look uneven: of the counts'
+    variance, the mean is what chance alone gives (Poisson), so each count moves by that share towards the mean (empirical Bayes; Efron
+    and Morris 1973, J. Amer. Statist. Assoc. 68)."""
+    mean = sum(counts) / max(1, len(counts))
+    variance = sum((n - mean) ** 2 for n in counts) / max(1, len(counts))
+    real = max(0.0, 1.0 - mean / variance) if variance else 0.0
+    return [mean + real * (n - mean) for n in counts]
+
+
 def hit_rate(file, slots: int) -> tuple[float, str]:
     """(share of uses found in memory with that many slots, where it comes from: "usage" or "even choice")."""
     from colibri_edge import budget, usage
@@ -108,7 +118,7 @@ def hit_rate(file, slots: int) -> tuple[float, str]:
     total = sum(t.count for t in stacks)
     counts = usage.read(usage.beside(file.path), [t.count for t in stacks]).counts
     if counts is not None:
-        uses = sorted((n for row in counts for n in row), reverse=True)
+        uses = sorted((n for row in counts for n in _without_noise(row)), reverse=True)
         if sum(uses):
             return min(1.0, sum(uses[:slots]) / sum(uses)), "usage"
     return min(1.0, slots / total) if total else 1.0, "even choice"
