@@ -208,7 +208,22 @@ def test_hit_rates_come_from_the_usage_file(big, tmp_path):
     file = ColibriFile(path)
     assert plan.hit_rate(file, 8) == (0.25, "even choice")
     usage.write(usage.beside(path), usage.Usage([[90, 0, 0, 0, 0, 0, 0, 10]] * 4, 50))
-    assert plan.hit_rate(file, 4) == (0.9, "usage")
+    # mean 12.5, variance 868.75: the largest counts shrink by 12.5 / 868.75 of their distance to the mean
+    assert plan.hit_rate(file, 4) == (pytest.approx(0.9 - (0.9 - 0.125) * 12.5 / 868.75), "usage")
+    usage.write(usage.beside(path), usage.Usage([[9000, 0, 0, 0, 0, 0, 0, 1000]] * 4, 5000))
+    assert plan.hit_rate(file, 4)[0] == pytest.approx(0.9, abs=2e-4)        # the longer the run, the more its counts say
+    usage.write(usage.beside(path), usage.Usage([[3, 1, 2, 2, 1, 3, 2, 2]] * 4, 2))
+    assert plan.hit_rate(file, 16)[0] == pytest.approx(0.5)                 # no more uneven than chance
+
+
+def test_chance_alone_does_not_look_like_a_habit():
+    """Counts drawn evenly: the share of the most used half tends to one half, whatever the length of the run."""
+    rng = np.random.default_rng(5)
+    rows = [plan._without_noise(np.bincount(rng.integers(0, 128, 1500), minlength=128).tolist()) for _ in range(12)]
+    top = sorted((n for row in rows for n in row), reverse=True)
+    assert sum(top[:768]) / sum(top) < 0.53
+    raw = [np.sort(np.bincount(rng.integers(0, 128, 1500), minlength=128))[64:].sum() / 1500 for _ in range(12)]
+    assert np.mean(raw) > 0.6
 
 
 def test_the_command(big, capsys):
