@@ -6,9 +6,11 @@
 
 Compute time: that of the run less what its threads waited for reads, a thread. "again": the same token at the same place again and again;
 where its experts fit the slots, nothing is missed then, and it is a second figure for the computing. Disk rate: random reads of one
-record by the engine's own reader, the best of the probe before and the one after. Put the process into a memory cgroup for a hard limit. --forced: decodes tokens that go on like the prompt's instead of
-the likeliest ones; random weights often repeat one token for ever, and then ask for the same experts again and again.
---resident: all weights in memory, the rate that streaming with every expert in memory is to reach.
+record by the engine's own reader, the best of the probe before and the one after. Put the process into a memory cgroup for a hard limit.
+
+--forced: decodes tokens that go on like the prompt's instead of the likeliest ones; random weights often repeat one token for ever, and
+then ask for the same experts again and again. --resident: all weights in memory, the rate that streaming with every expert in memory is
+to reach.
 """
 import argparse
 import json
