@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from pathlib import Path
 
 _ROOT = Path("/sys/fs/cgroup")
@@ -98,6 +99,10 @@ def available_bytes(root: Path = _ROOT, proc: Path = Path("/proc/self/cgroup"), 
 
 def rss_bytes() -> int | None:
     """Memory that this process holds now, in bytes; None where the system does not tell."""
+    if sys.platform == "win32":
+        import psutil
+
+        return psutil.Process().memory_info().rss
     fields = (_read(Path("/proc/self/statm")) or "").split()
     return int(fields[1]) * os.sysconf("SC_PAGE_SIZE") if len(fields) > 1 else None
 

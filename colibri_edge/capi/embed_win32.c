@@ -8,6 +8,7 @@
 #include <windows.h>
 #include <stdio.h>
 #include <string.h>
+#include <wchar.h>
 
 static SRWLOCK lock = SRWLOCK_INIT;
 static HMODULE library;
@@ -67,12 +68,32 @@ int embed_library_of(const char *home, const char *version, char *out, size_t n)
     return -1;
 }
 
+/* python3.dll only points into python313.dll or the like. The loader does not look for that beside python3.dll once GetProcAddress asks,
+   so it has to be loaded before. Changes path. */
+static void load_real_beside(wchar_t *path) {
+    WIN32_FIND_DATAW found;
+    wchar_t *name = wcsrchr(path, L'\\');
+    size_t room = name ? EMBED_PATH - (size_t)(++name - path) : 0;
+    if (room < sizeof found.cFileName / sizeof *name) return;
+    wcscpy(name, L"python3*.dll");
+    HANDLE h = FindFirstFileW(path, &found);
+    if (h == INVALID_HANDLE_VALUE) return;
+    do {
+        size_t digits = wcsspn(found.cFileName + 6, L"0123456789");
+        if (digits < 2 || found.cFileName[6 + digits] != L'.') continue; /* python3.dll itself, python313t.dll */
+        wcscpy(name, found.cFileName);
+        if (LoadLibraryExW(path, NULL, LOAD_WITH_ALTERED_SEARCH_PATH)) break;
+    } while (FindNextFileW(h, &found));
+    FindClose(h);
+}
+
 int embed_load(const embed_place *place, char *error, size_t n) {
     wchar_t w[EMBED_PATH];
     if (place->library[0] && to_wide(place->library, w, EMBED_PATH)) {
         for (wchar_t *c = w; *c; c++)
             if (*c == L'/') *c = L'\\'; /* LoadLibraryEx takes the folder of its path for the search, but knows one separator only */
         library = LoadLibraryExW(w, NULL, LOAD_WITH_ALTERED_SEARCH_PATH);
+        if (library) load_real_beside(w);
     }
     if (!library) library = LoadLibraryW(L"python3.dll");
     if (library) return 0;
