@@ -12,7 +12,8 @@ sys.path[:] = [p for p in sys.path if Path(p or ".").resolve() != ROOT]
 def pytest_benchmark_update_machine_info(config, machine_info):
     from colibri_edge import show_config
 
-    machine_info.pop("node", None)
+    for key in ("node", "release", "python_build"):
+        machine_info.pop(key, None)
     cpu = machine_info.get("cpu", {})
     machine_info["cpu"] = {k: cpu[k] for k in ("arch", "brand_raw", "count") if k in cpu}
     build = show_config()

@@ -83,6 +83,10 @@ def memory_limit_bytes(root: Path = _ROOT, proc: Path = Path("/proc/self/cgroup"
 def available_bytes(root: Path = _ROOT, proc: Path = Path("/proc/self/cgroup"), meminfo: Path = Path("/proc/meminfo")) -> int | None:
     """Memory this process can still take without swapping or being killed: the least of the system's available memory and, for its
     cgroup and each parent, limit minus use plus what the kernel can reclaim of it (inactive page cache). None where nobody tells."""
+    if sys.platform == "win32":
+        import psutil
+
+        return psutil.virtual_memory().available
     found = []
     for line in (_read(meminfo) or "").splitlines():
         if line.startswith("MemAvailable:"):
