@@ -1,6 +1,6 @@
 """One streamed run under a ceiling, held against the bound that computing and disk set.
 
-    python benchmarks/ceiling.py MODEL --ram 2GiB [--prompt 64] [--tokens 32] [--forced] [--prefetch] [--policy lru] [--slots N]
+    python benchmarks/ceiling.py MODEL --ram 2GiB [--prompt 64] [--tokens 32] [--warm 0] [--forced] [--learned] [--prefetch] [--policy lru] [--slots N]
 
     bound = 1 / (compute time of a token + bytes missed a token / probed disk rate)
 
@@ -40,13 +40,16 @@ def tokens(n: int, vocab: int) -> list[int]:
     return [(i * 7919) % vocab for i in range(n)]
 
 
-def measure(session: Session, prompt: int, n: int, record: int, forced: bool = False) -> dict:
-    """Prefill of `prompt` tokens, decode of n (greedy or forced), then the last token again: seconds and the store's figures of the
-    decode."""
+def measure(session: Session, prompt: int, n: int, record: int, forced: bool = False, warm: int = 0) -> dict:
+    """Prefill of `prompt` tokens, decode of `warm` given ones that are not counted, decode of n (greedy or forced), then the last token
+    again: seconds and the store's figures of the decode."""
     p, store = session.program, session.program.store
     start = time.perf_counter()
     session.feed(tokens(prompt, p.vocab))
     prefill = time.perf_counter() - start
+    for token in tokens(prompt + warm, p.vocab)[prompt:]:
+        session.feed((token,))
+    prompt += warm
     before, stages, start = store.stats(), session.timing(), time.perf_counter()
     for drawn in tokens(prompt + n, p.vocab)[prompt:]:
         token = drawn if forced else int(np.argmax(session.logits_view()))
@@ -76,11 +79,13 @@ def main() -> None:
     ap.add_argument("--slots", type=int, help="so many experts in memory, instead of what --ram allows")
     ap.add_argument("--prompt", type=int, default=64)
     ap.add_argument("--tokens", type=int, default=32)
+    ap.add_argument("--warm", type=int, default=0, help="tokens decoded before the clock runs, for the rate of a run that has settled")
     ap.add_argument("--ctx", type=int, default=512)
     ap.add_argument("--threads", type=int)
     ap.add_argument("--policy", default="next")
     ap.add_argument("--prefetch", action="store_true")
     ap.add_argument("--forced", action="store_true", help="decode given tokens")
+    ap.add_argument("--learned", action="store_true", help="begin with MODEL.usage where it is there")
     ap.add_argument("--resident", action="store_true", help="nothing is streamed")
     a = ap.parse_args()
     file = ColibriFile(resolve(a.model))
@@ -91,9 +96,10 @@ def main() -> None:
     elif a.slots:
         session = Session(Program(file, "stream", a.slots, a.policy), a.ctx, a.threads or limits.default_threads(), prefetch=a.prefetch)
     else:
-        session = Model.load(a.model, ram=a.ram, ctx=a.ctx, threads=a.threads, policy=a.policy, prefetch=a.prefetch, learn=False).session
+        session = Model.load(a.model, ram=a.ram, ctx=a.ctx, threads=a.threads, policy=a.policy, prefetch=a.prefetch,
+                             learn=a.learned).session
     load = time.perf_counter() - start
-    r = measure(session, a.prompt, a.tokens, max(t.stride for t in budget.routed(file)), a.forced)
+    r = measure(session, a.prompt, a.tokens, max(t.stride for t in budget.routed(file)), a.forced, a.warm)
     rates = [rate, disk(file)]
     bound = 1 / (r["compute_s"] + r["missed_bytes"] / max(rates))
     r |= {"load_s": load, "weights": session.program.weights, "slots": session.program.store.n_slots, "disk_mb_s": [x / 1e6 for x in rates],

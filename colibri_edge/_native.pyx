@@ -101,7 +101,7 @@ cdef void _free(uint8_t *data, long long n_bytes, bint huge) noexcept:
         cl_aligned_free(data)
 
 
-def probe_decode(int threads, formats, bint huge=True, long long n_bytes=192 << 20, int reps=4) -> dict:
+def probe_decode(int threads, formats, bint huge=True, long long n_bytes=192 << 20, int reps=2) -> dict:
     """What one token's work costs here: for each (format id, columns) of `formats` the weight bytes a second of a matrix-vector
     product over n_bytes (huge: in huge pages, as streamed weights lie; else in plain ones, as mapped files do), and under
     "dispatch_s" the seconds of an empty pass through the pool. Raises MemoryError."""

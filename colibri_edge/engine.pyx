@@ -518,8 +518,8 @@ cdef void cap_chunk(void *ctx, int32_t chunk, int32_t worker) noexcept nogil:
         row[i] = cap - 2.0 * cap / (1.0 + cl_expf(2.0 * row[i] / cap))
 
 
-cdef int32_t acquire(void *store, int32_t stack, const int32_t *experts, int32_t n, int32_t *order) noexcept nogil:
-    return (<Store>store).acquire(stack, experts, n, order)
+cdef int32_t acquire(void *store, int32_t stack, const int32_t *experts, const int32_t *start, int32_t n, int32_t *order) noexcept nogil:
+    return (<Store>store).acquire(stack, experts, start, n, order)
 
 
 cdef int32_t wait(void *store, int32_t stack, int32_t expert) noexcept nogil:

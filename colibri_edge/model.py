@@ -125,7 +125,7 @@ class Model:
         self._fed: list[int] = []
         self._settles = False
         self._usage: usage.Usage | None = None
-        self._saved_passes = 0
+        self._saved_tokens = 0
         self._tokenizer = None
         self._template = None
         self._vocabulary = None
@@ -187,7 +187,7 @@ class Model:
         """Begins with what earlier runs asked for."""
         self._usage = usage.read(usage.beside(self.file.path), [len(c) for c in self.program.store.counts()])
         if self._usage.counts is not None:
-            self.program.store.learn(self._usage.counts, self._usage.passes)
+            self.program.store.learn(self._usage.counts, self._usage.tokens)
 
     @property
     def usage_note(self) -> str | None:
@@ -198,11 +198,11 @@ class Model:
         """Adds this run's counts of experts to `MODEL.usage`, the file that the next streamed run begins with: whole or not at all. Only
         where experts are streamed and were learned from. Returns a note where it cannot be written, else None; never raises for that."""
         store = self.program.store
-        if self.program.weights != "stream" or self._usage is None or store.passes == self._saved_passes:
+        if self.program.weights != "stream" or self._usage is None or store.tokens == self._saved_tokens:
             return None
         path = usage.beside(self.file.path)
-        now = usage.merge(self._usage, store.counts(), store.passes)
-        self._saved_passes = store.passes
+        now = usage.merge(self._usage, store.counts(), store.tokens)
+        self._saved_tokens = store.tokens
         return usage.write(path, now)
 
     @property

@@ -1,12 +1,12 @@
 """The usage file, `MODEL.usage`: how often each routed expert was asked for, learned from earlier runs.
 
-A pass is one token in decode and one chunk in prefill; an expert counts once for each time that it had to be in memory.
+An expert counts once for each token that chose it, in the prompt as in the answer, so that counts / tokens is how often decoding asks for it.
 
 Owns: its format (one JSON object), where it lies, the sum of old and new counts, a write that is whole or not at all.
 Refuses: to matter. It only says which experts to keep in memory first, so no result depends on it; a file that is missing, damaged or
 of another model is left aside with a note, and a write that fails (full disk, read-only folder) leaves the old file as it was.
 
-    {"format": "colibri-usage", "version": 1, "passes": N, "counts": [[uses of expert 0, 1, ...] for each layer with experts]}
+    {"format": "colibri-usage", "version": 1, "tokens": N, "counts": [[uses of expert 0, 1, ...] for each layer with experts]}
 """
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from pathlib import Path
 MAX_BYTES = 64 << 20
 MAX_COUNT = 1 << 53
 STALE_S = 3600
-KEEP_PASSES = 100_000       # older counts fade once there are more passes than this
+KEEP_TOKENS = 100_000       # older counts fade once there are more tokens than this
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """counts: [[uses] per stack], None where there is no usable file; passes: that they were counted over; note: why not used, or None."""
+    """counts: [[uses] per stack], None where there is no usable file; tokens: that they were counted over; note: why not used, or None."""
 
     counts: list[list[int]] | None
-    passes: int = 0
+    tokens: int = 0
     note: str | None = None
 
 
@@ -61,23 +61,23 @@ def _parse(raw: bytes, experts: Sequence[int]) -> Usage:
     data = json.loads(raw.decode("utf-8"))
     if not isinstance(data, dict) or data.get("format") != "colibri-usage" or data.get("version") != 1:
         raise ValueError("it is no usage file of version 1")
-    counts, passes = data.get("counts"), data.get("passes")
-    if type(passes) is not int or not 0 <= passes <= MAX_COUNT:
-        raise ValueError("its number of passes is none")
+    counts, tokens = data.get("counts"), data.get("tokens")
+    if type(tokens) is not int or not 0 <= tokens <= MAX_COUNT:
+        raise ValueError("its number of tokens is none")
     if not isinstance(counts, list) or [len(c) if isinstance(c, list) else -1 for c in counts] != list(experts):
         raise ValueError("it belongs to a model with other layers or experts")
     if any(type(n) is not int or not 0 <= n <= MAX_COUNT for row in counts for n in row):
         raise ValueError("it holds a count that is none")
-    return Usage(counts, passes)
+    return Usage(counts, tokens)
 
 
-def merge(old: Usage, counts: Sequence[Sequence[int]], passes: int) -> Usage:
-    """Old counts and those of this run. Beyond KEEP_PASSES the old ones fade, so that a new way of use shows."""
+def merge(old: Usage, counts: Sequence[Sequence[int]], tokens: int) -> Usage:
+    """Old counts and those of this run. Beyond KEEP_TOKENS the old ones fade, so that a new way of use shows."""
     if old.counts is None:
-        return Usage([list(row) for row in counts], passes)
-    fade = min(1.0, KEEP_PASSES / max(1, old.passes + passes))
+        return Usage([list(row) for row in counts], tokens)
+    fade = min(1.0, KEEP_TOKENS / max(1, old.tokens + tokens))
     return Usage([[int(a * fade) + b for a, b in zip(x, y, strict=True)] for x, y in zip(old.counts, counts, strict=True)],
-                 int(old.passes * fade) + passes)
+                 int(old.tokens * fade) + tokens)
 
 
 def write(path: Path, usage: Usage) -> str | None:
@@ -88,7 +88,7 @@ def write(path: Path, usage: Usage) -> str | None:
         for left in path.parent.glob(f"{glob.escape(path.name)}.tmp-*"):
             _remove_stale(left)
         with open(temp, "wb") as f:
-            f.write(json.dumps({"format": "colibri-usage", "version": 1, "passes": usage.passes, "counts": usage.counts},
+            f.write(json.dumps({"format": "colibri-usage", "version": 1, "tokens": usage.tokens, "counts": usage.counts},
                                separators=(",", ":")).encode())
             f.flush()
             os.fsync(f.fileno())

@@ -190,6 +190,7 @@ def test_the_formula():
     assert e["decode_tok_s"] == pytest.approx(1 / (e["compute_s"] + e["disk_s"]))
     assert plan.expected(w, replace(rates, disk=None), 0.75)["decode_tok_s"] is None
     assert plan.expected(w, replace(rates, disk=None), 1.0)["decode_tok_s"] > 0
+    assert plan.expected(replace(w, state_bytes=500), rates, 0.75)["compute_s"] == pytest.approx(e["compute_s"] + 2.5e-4)
 
 
 def test_the_work_is_that_of_the_file(big):

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -52,12 +53,12 @@ def test_learned_counts_never_change_a_bit(path):
     assert np.array_equal(first.logits(golden.prompt()), want)
     assert first.usage_note is None and first.save_usage() is None
     learned = usage.read(usage.beside(path), EXPERTS)
-    assert learned.passes == 3      # chunks of 32, 32 and 6 tokens
+    assert learned.tokens == golden.TOKENS
     whole = Model.load(path, kv="f16")
     whole.session.start_trace(golden.TOKENS)
     whole.logits(golden.prompt())
-    asked = {(n, e) for n, chosen in whole.session.routing() for e in chosen}
-    assert {(n, e) for n, row in enumerate(learned.counts) for e, uses in enumerate(row) if uses} == asked
+    asked = Counter((n, e) for n, chosen in whole.session.routing() for e in chosen)
+    assert {(n, e): uses for n, row in enumerate(learned.counts) for e, uses in enumerate(row) if uses} == asked
     for file in (learned.counts, [[0] * 11 + [9]] * 2, [[1 << 53] * 12] * 2, [[0] * 12] * 2):
         usage.write(usage.beside(path), usage.Usage(file, 7))
         for policy in POLICIES:
@@ -79,18 +80,18 @@ def test_counts_add_up_and_old_ones_fade():
     old = usage.Usage([[10, 0], [4, 4]], 100)
     assert usage.merge(old, [[1, 2], [3, 4]], 10) == usage.Usage([[11, 2], [7, 8]], 110)
     assert usage.merge(usage.Usage(None), [[1, 2]], 3) == usage.Usage([[1, 2]], 3)
-    many = usage.merge(usage.Usage([[1000, 0]], 10 * usage.KEEP_PASSES), [[0, 1]], 1)
-    assert 90 <= many.counts[0][0] <= 110 and many.counts[0][1] == 1 and many.passes <= 1.1 * usage.KEEP_PASSES
+    many = usage.merge(usage.Usage([[1000, 0]], 10 * usage.KEEP_TOKENS), [[0, 1]], 1)
+    assert 90 <= many.counts[0][0] <= 110 and many.counts[0][1] == 1 and many.tokens <= 1.1 * usage.KEEP_TOKENS
 
 
 @pytest.mark.parametrize("raw", [
     b"", b"{", b"[1]", b"\xff\xfe", b"null", b"NaN", b'{"format": "colibri-usage"}', b"[" * 100_000,
-    b'{"format": "colibri-usage", "version": 2, "passes": 1, "counts": [[1,1,1,1,1,1,1,1,1,1,1,1],[1,1,1,1,1,1,1,1,1,1,1,1]]}',
-    json.dumps({"format": "colibri-usage", "version": 1, "passes": 1, "counts": [[1] * 12, [1] * 11]}).encode(),
-    json.dumps({"format": "colibri-usage", "version": 1, "passes": 1, "counts": [[1] * 12, [-1] * 12]}).encode(),
-    json.dumps({"format": "colibri-usage", "version": 1, "passes": 1, "counts": [[1] * 12, [0.5] * 12]}).encode(),
-    json.dumps({"format": "colibri-usage", "version": 1, "passes": True, "counts": [[1] * 12, [1] * 12]}).encode(),
-    json.dumps({"format": "colibri-usage", "version": 1, "passes": 1 << 99, "counts": [[1] * 12, [1] * 12]}).encode(),
+    b'{"format": "colibri-usage", "version": 2, "tokens": 1, "counts": [[1,1,1,1,1,1,1,1,1,1,1,1],[1,1,1,1,1,1,1,1,1,1,1,1]]}',
+    json.dumps({"format": "colibri-usage", "version": 1, "tokens": 1, "counts": [[1] * 12, [1] * 11]}).encode(),
+    json.dumps({"format": "colibri-usage", "version": 1, "tokens": 1, "counts": [[1] * 12, [-1] * 12]}).encode(),
+    json.dumps({"format": "colibri-usage", "version": 1, "tokens": 1, "counts": [[1] * 12, [0.5] * 12]}).encode(),
+    json.dumps({"format": "colibri-usage", "version": 1, "tokens": True, "counts": [[1] * 12, [1] * 12]}).encode(),
+    json.dumps({"format": "colibri-usage", "version": 1, "tokens": 1 << 99, "counts": [[1] * 12, [1] * 12]}).encode(),
 ])
 def test_what_is_wrong_is_left_aside_with_a_note(path, raw):
     usage.beside(path).write_bytes(raw)
@@ -109,7 +110,7 @@ def test_a_broken_file_is_replaced_after_a_run(tiny_model, tmp_path, capsys, mon
     assert cli.main([*command, str(sum(need.values()) - need["routed experts"] // 2)]) == 0
     err = capsys.readouterr().err
     assert "is left aside" in err and err.count("\n") == 1
-    assert usage.read(usage.beside(model), [12, 12]).passes > 0
+    assert usage.read(usage.beside(model), [12, 12]).tokens > 0
 
 
 def test_folders_that_cannot_be_written_and_full_disks(path, monkeypatch):
@@ -158,8 +159,8 @@ def test_kill_9_during_the_write_leaves_a_whole_file(path):
         child.wait()
         child.stdout.close()
         found = usage.read(target, EXPERTS)
-        assert found.note is None and found.counts == [[found.passes] * 12] * 2
-        seen.add(found.passes)
+        assert found.note is None and found.counts == [[found.tokens] * 12] * 2
+        seen.add(found.tokens)
     assert len(seen) > 1
     for left in path.parent.glob("*.tmp-*"):
         os.utime(left, (1, 1))

@@ -4,6 +4,7 @@ Owns: the table of needs (budget.py computes it), the probes of memory and disk,
 other ceilings, the settings to take. Refuses: to load weights, and to promise: the rate is an estimate (docs/performance.md).
 
     seconds a token = sum over formats (active bytes / rate of a matrix-vector product)  +  passes * (cost of an empty pass)
+                      +  bytes of recurrent states, read and written / the best of these rates
                       +  missed expert bytes / rate of random reads of one record
 
 How often an expert is found in memory: by the model's usage file where there is one (`MODEL.usage`), else as if all experts were
@@ -11,8 +12,10 @@ asked for alike, which is the worst that a router can do.
 """
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import statistics
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +34,9 @@ Exit code 1 when the model does not fit; the last line then says which context o
 """
 PASSES = 10                 # passes through the thread pool for each layer of a token
 SHARES = (0.1, 0.25, 0.5, 0.75, 1.0)
-DISK_BYTES = 192 << 20      # read by the probe
+ROUNDS = 8                  # of the probes: memory that others use too gives rates a fifth apart from one tenth of a second to the next
+DISK_BYTES = 192 << 20      # read by the probe in all rounds
+MADE_BYTES = 128 << 20      # of the file that is made for it where the weights are not here
 
 
 def add_arguments(p) -> None:
@@ -58,7 +63,8 @@ class Rates:
 @dataclass(frozen=True, slots=True)
 class Work:
     """What one token costs. products: {(format, columns): weight bytes}; expert_bytes: of routed records that it asks for; layers;
-    experts: routed ones in all; asked: of them by one token; record: bytes of the largest."""
+    experts: routed ones in all; asked: of them by one token; record: bytes of the largest; state_bytes: of recurrent states, read and
+    written."""
 
     products: dict[tuple[str, int], int]
     expert_bytes: int
@@ -66,10 +72,11 @@ class Work:
     experts: int
     asked: int
     record: int
+    state_bytes: int = 0
 
 
-def work(file) -> Work:
-    """Counts the work of one token of a ColibriFile or Outline."""
+def work(file, state_floats: int = 0) -> Work:
+    """Counts the work of one token of a ColibriFile or Outline with recurrent states of that many numbers."""
     topo, products, asked_bytes, asked, experts, record = file.topology, {}, 0, 0, 0, 0
 
     def add(fmt: str, cols: int, nbytes: int) -> None:
@@ -86,13 +93,14 @@ def work(file) -> Work:
             for p in t.parts:
                 if len(p.shape) == 2:
                     add(p.format, p.shape[1], used * p.length)
-    return Work(products, asked_bytes, len(topo["layers"]), experts, asked, record)
+    return Work(products, asked_bytes, len(topo["layers"]), experts, asked, record, 2 * 4 * state_floats)
 
 
 def expected(w: Work, rates: Rates, hit_rate: float, extra_bytes: int = 0) -> dict:
     """Seconds of a token and their parts. extra_bytes: read from memory besides, such as a KV cache at its end."""
     fastest = max(rates.products.values())
-    compute = sum(n / rates.products[key] for key, n in w.products.items()) + PASSES * w.layers * rates.dispatch_s + extra_bytes / fastest
+    compute = sum(n / rates.products[key] for key, n in w.products.items()) + PASSES * w.layers * rates.dispatch_s
+    compute += (w.state_bytes + extra_bytes) / fastest
     missed = round(w.expert_bytes * (1 - hit_rate))
     if missed and not rates.disk:
         return {"hit_rate": hit_rate, "missed_bytes": missed, "compute_s": compute, "disk_s": None, "decode_tok_s": None}
@@ -129,40 +137,51 @@ def probe(file, w: Work, threads: int, args, huge: bool) -> Rates:
     from colibri_edge import _native
 
     ids = {name: f[0] for name, f in _native.formats().items()}
-    if args.memory_rate:
-        products, dispatch = dict.fromkeys(w.products, float(args.memory_rate)), 0.0
-    else:
-        found = _native.probe_decode(threads, [(ids[f], cols) for f, cols in w.products], huge)
-        dispatch = found.pop("dispatch_s")
-        products = {(f, cols): found[ids[f], cols] for f, cols in w.products}
-    disk = float(args.disk_rate) if args.disk_rate else None
-    if disk is None and w.record:
-        disk = _disk(file, w)
-    return Rates(products, dispatch, disk)
+    products, dispatch, disk = [], [], []
+    with _disk(file, w) if w.record and not args.disk_rate else contextlib.nullcontext() as read:
+        for _ in range(ROUNDS):
+            if not args.memory_rate:
+                found = _native.probe_decode(threads, [(ids[f], cols) for f, cols in w.products], huge)
+                dispatch.append(found.pop("dispatch_s"))
+                products.append(found)
+            if read:
+                disk.append(read())
+    return Rates({(f, cols): _median([p[ids[f], cols] for p in products]) or float(args.memory_rate) for f, cols in w.products},
+                 _median(dispatch), _median(disk) or (float(args.disk_rate) if args.disk_rate else None))
 
 
-def _disk(file, w: Work) -> float | None:
-    """Rate of random reads of records: in the model's own file, or, where its weights are not here, in a file made for it."""
+def _median(rates: list[float]) -> float:
+    """Of the rounds, so that one hiccup does not count; 0 where there was none."""
+    return statistics.median(rates) if rates else 0.0
+
+
+@contextlib.contextmanager
+def _disk(file, w: Work):
+    """A function that measures the rate of random reads of records: in the model's own file, or, where its weights are not here, in a file
+    made for it. None where that cannot be written."""
     from colibri_edge import _native, budget
 
-    n = max(8, DISK_BYTES // w.record)
     ahead = max(1, w.asked // max(1, w.layers))
     path, spans = Path(file.path), budget.routed(file)
+
+    def reader(name, first: int, last: int, record: int):
+        return lambda: _native.probe_disk(name, first, last, record, max(8, DISK_BYTES // ROUNDS // record), ahead)
+
     if getattr(file, "complete", True) and path.is_file() and path.suffix == ".colibri":
-        first, last = min(t.offset for t in spans), max(t.offset + t.length for t in spans)
-        return _native.probe_disk(path, first, last, w.record, n, ahead)
-    folder = path if path.is_dir() else path.parent
-    record = min(w.record, 4 << 20) // 4096 * 4096
-    try:
-        with tempfile.NamedTemporaryFile(dir=folder, prefix=".colibri-edge-probe-") as f:
+        yield reader(path, min(t.offset for t in spans), max(t.offset + t.length for t in spans), w.record)
+        return
+    with contextlib.ExitStack() as stack:
+        try:
+            f = stack.enter_context(tempfile.NamedTemporaryFile(dir=path if path.is_dir() else path.parent, prefix=".colibri-edge-probe-"))
             block = os.urandom(1 << 20)
-            for _ in range(128):
+            for _ in range(MADE_BYTES >> 20):
                 f.write(block)
             f.flush()
             os.fsync(f.fileno())
-            return _native.probe_disk(f.name, 0, 128 << 20, record, max(8, DISK_BYTES // record), ahead)
-    except OSError:
-        return None         # a full or read-only disk: the plan says that the rate is not known
+        except OSError:
+            yield None      # a full or read-only disk: the plan says that the rate is not known
+            return
+        yield reader(f.name, 0, MADE_BYTES, min(w.record, 4 << 20) // 4096 * 4096)
 
 
 def make(args) -> dict:
@@ -190,7 +209,7 @@ def make(args) -> dict:
         placed = budget.place(file, program, ram=ram, **settings)
     except budget.DoesNotFit as e:
         return out | {"fits": False, "need": e.rows, "refusal": str(e), "advice": e.advice}
-    w = work(file)
+    w = work(file, program.state_floats)
     rates = probe(file, w, threads, args, placed.weights == "stream")
     kv_bytes = placed.need["KV cache"]
     slots = w.experts if placed.weights == "map" else placed.slots

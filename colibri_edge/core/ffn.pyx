@@ -309,7 +309,7 @@ cdef int32_t run_experts(runtime *rt, const ffn_layer *l, const ffn_layer *next,
         enter(rt, ST_DISPATCH)
         group_by_expert(b.ids, nt, l.top_k, l.experts, &b.groups)
         enter(rt, ST_DISK)
-        if rt.acquire(rt.store, l.routed.slot, b.groups.expert, b.groups.n, b.groups.order):
+        if rt.acquire(rt.store, l.routed.slot, b.groups.expert, b.groups.start, b.groups.n, b.groups.order):
             return -3
         p.pairs = nt * l.top_k
         for _ in range(b.groups.n):

@@ -25,8 +25,8 @@ ctypedef struct activations:
     size_t ldx
 
 # How a pass gets at the records of routed experts (core/store). acquire: begins to bring in experts[n] of a stack and orders them,
-# those present first; wait: before one is used. 0, or -3 when a record cannot be had.
-ctypedef int32_t (*acquire_fn)(void *store, int32_t stack, const int32_t *experts, int32_t n, int32_t *order) noexcept nogil
+# those present first (start[i + 1] - start[i]: tokens that chose experts[i]); wait: before one is used. 0, or -3 when a record cannot be had.
+ctypedef int32_t (*acquire_fn)(void *store, int32_t stack, const int32_t *experts, const int32_t *start, int32_t n, int32_t *order) noexcept nogil
 ctypedef int32_t (*wait_fn)(void *store, int32_t stack, int32_t expert) noexcept nogil
 
 # guess: begins to bring in what a later layer will probably ask for; may do nothing.

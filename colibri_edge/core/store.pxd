@@ -45,7 +45,7 @@ ctypedef struct stack_records:
     const uint8_t **at        # [count]: address of a record, NULL while it is not in memory
     int32_t *slot             # [count]: its slot, -1
     double *use               # [count]: how often it was asked for, older uses count less
-    int64_t *asked            # [count]: how often, plainly
+    int64_t *asked            # [count]: by how many tokens, plainly
     int64_t *last             # [count]: number of the acquire that asked for it last, 0
     double *gap               # [count]: acquires between two that ask for it, newer ones count more
     uint8_t *verified         # [count]: its checksum was compared
@@ -65,7 +65,7 @@ cdef class Store:
     cdef stack_records *stacks
     cdef readonly int32_t n_stacks, n_slots
     cdef readonly bint streamed
-    cdef readonly int64_t hits, misses, guesses, right, passes, slab_bytes
+    cdef readonly int64_t hits, misses, guesses, right, tokens, slab_bytes
     cdef int32_t lately, lately_right, held_back     # guesses of late, how many were right; calls of guess() that did nothing
     cdef size_t slot_bytes
     cdef slot_state *slots
@@ -78,7 +78,7 @@ cdef class Store:
     cdef list names
     cdef object path
     cdef list keep
-    cdef int32_t acquire(self, int32_t stack, const int32_t *experts, int32_t n, int32_t *order) noexcept nogil
+    cdef int32_t acquire(self, int32_t stack, const int32_t *experts, const int32_t *start, int32_t n, int32_t *order) noexcept nogil
     cdef int32_t wait(self, int32_t stack, int32_t expert) noexcept nogil
     cdef int32_t _victim(self) noexcept nogil
     cdef void guess(self, int32_t stack, const int32_t *experts, int32_t n) noexcept nogil

@@ -110,8 +110,9 @@ cdef class Store:
                 free(self.stacks[i].verified)
         free(self.stacks)
 
-    cdef int32_t acquire(self, int32_t stack, const int32_t *experts, int32_t n, int32_t *order) noexcept nogil:
-        """Begins to bring in experts[n] of a stack; order[n]: those present first. 0, or -3 (see error())."""
+    cdef int32_t acquire(self, int32_t stack, const int32_t *experts, const int32_t *start, int32_t n, int32_t *order) noexcept nogil:
+        """Begins to bring in experts[n] of a stack, which start[i + 1] - start[i] tokens ask for; order[n]: those present first. 0, or -3
+        (see error())."""
         cdef stack_records *s = &self.stacks[stack]
         cdef slot_state *slot
         cdef int32_t i, e, present = 0
@@ -119,7 +120,7 @@ cdef class Store:
         if not self.streamed:
             for i in range(n):
                 order[i] = i
-                s.asked[experts[i]] += 1
+                s.asked[experts[i]] += start[i + 1] - start[i]
                 if not s.verified[experts[i]] and self._check(s, stack, experts[i]):
                     return -3
             self.hits += n
@@ -130,7 +131,7 @@ cdef class Store:
             if s.last[e]:
                 s.gap[e] = (1.0 - NEWER) * min(s.gap[e], <double>self.clock) + NEWER * (self.clock - s.last[e])
             s.last[e] = self.clock
-            s.asked[e] += 1
+            s.asked[e] += start[i + 1] - start[i]
             if s.slot[e] >= 0:
                 slot = &self.slots[s.slot[e]]
                 slot.used = self.clock
@@ -258,7 +259,7 @@ cdef class Store:
     cdef void age(self, int32_t tokens) noexcept nogil:
         """Tokens have passed: uses from now on weigh more than those before."""
         cdef int32_t i, e
-        self.passes += 1
+        self.tokens += tokens
         for _ in range(tokens):
             self.weight *= self.growth
         if self.weight > 1e200:
@@ -288,20 +289,20 @@ cdef class Store:
         return OSError(self.failed_errno, f"{where} cannot be read: {os.strerror(self.failed_errno)}; check the disk")
 
     def counts(self) -> list:
-        """How often each expert was asked for since loading: [[times that it had to be in memory] per stack]."""
+        """How often each expert was asked for since loading: [[tokens that chose it] per stack]."""
         cdef int32_t e
         return [[self.stacks[i].asked[e] for e in range(self.stacks[i].count)] for i in range(self.n_stacks)]
 
-    def learn(self, list counts, int64_t passes, bint fetch=True) -> None:
+    def learn(self, list counts, int64_t tokens, bint fetch=True) -> None:
         """Counts of earlier runs: the policy begins with them, and the empty slots are filled with the experts asked for most, in the
-        background. counts [[uses] per stack] over that many passes. Speed only."""
+        background. counts [[uses] per stack] over that many tokens. Speed only."""
         cdef int32_t i, e, v
         cdef double often
-        if not self.streamed or passes < 1:
+        if not self.streamed or tokens < 1:
             return
         for i in range(self.n_stacks):
             for e in range(self.stacks[i].count):
-                often = counts[i][e] / <double>passes
+                often = counts[i][e] / <double>tokens
                 self.stacks[i].use[e] = self.weight * often / (self.growth - 1)   # what ageing leaves of so many uses a pass
                 if counts[i][e]:
                     self.stacks[i].gap[e] = min(self.stacks[i].gap[e], self.n_stacks / often)
@@ -322,6 +323,7 @@ cdef class Store:
         """For benchmarks: asks for these experts of a stack and waits until all are in memory. Raises what error() makes."""
         cdef int32_t ids[256]
         cdef int32_t order[256]
+        cdef int32_t start[257]
         cdef int32_t i, n = len(experts), failed = 0
         if not 0 <= stack < self.n_stacks or n > 256 or any(not 0 <= e < self.stacks[stack].count for e in experts):
             raise ValueError(f"stack {stack} has no experts {experts}")
@@ -329,8 +331,10 @@ cdef class Store:
             raise ValueError(f"{n} experts do not fit {self.n_slots} slots")
         for i in range(n):
             ids[i] = experts[i]
+        for i in range(n + 1):
+            start[i] = i
         with nogil:
-            failed = self.acquire(stack, ids, n, order)
+            failed = self.acquire(stack, ids, start, n, order)
             for i in range(n):
                 failed |= self.wait(stack, ids[i])
         if failed:

@@ -32,6 +32,7 @@ void cl_cond_init(cl_cond *c);
 void cl_cond_destroy(cl_cond *c);
 void cl_cond_wait(cl_cond *c, cl_mutex *m);
 void cl_cond_broadcast(cl_cond *c);
+void cl_cond_signal(cl_cond *c); /* wakes one thread */
 uint32_t cl_fork_generation(void); /* counts the forks between the first process and this one */
 int32_t cl_fast_cores(void);       /* physical cores of the fastest cluster inside the affinity mask, at least 1 */
 

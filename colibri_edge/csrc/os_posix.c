@@ -35,6 +35,7 @@ void cl_cond_init(cl_cond *c) { pthread_cond_init(c, NULL); }
 void cl_cond_destroy(cl_cond *c) { pthread_cond_destroy(c); }
 void cl_cond_wait(cl_cond *c, cl_mutex *m) { pthread_cond_wait(c, m); }
 void cl_cond_broadcast(cl_cond *c) { pthread_cond_broadcast(c); }
+void cl_cond_signal(cl_cond *c) { pthread_cond_signal(c); }
 
 static atomic_uint generation;
 static pthread_once_t once = PTHREAD_ONCE_INIT;

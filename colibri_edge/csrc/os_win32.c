@@ -37,6 +37,7 @@ void cl_cond_init(cl_cond *c) { InitializeConditionVariable(c); }
 void cl_cond_destroy(cl_cond *c) { (void)c; }
 void cl_cond_wait(cl_cond *c, cl_mutex *m) { SleepConditionVariableSRW(c, m, INFINITE, 0); }
 void cl_cond_broadcast(cl_cond *c) { WakeAllConditionVariable(c); }
+void cl_cond_signal(cl_cond *c) { WakeConditionVariable(c); }
 uint32_t cl_fork_generation(void) { return 0; }
 
 int32_t cl_fast_cores(void) {

@@ -118,7 +118,8 @@ double cl_probe_dispatch(cl_pool *p, int32_t runs) {
 double cl_probe_disk(const char *path, uint64_t from, uint64_t to, size_t record, int32_t reads, int32_t ahead, int32_t *error) {
     enum { MAX_AHEAD = 64 };
     cl_read q[MAX_AHEAD];
-    uint64_t at = 0x9E3779B97F4A7C15u, slots = record ? (to - from) / record : 0;
+    static uint64_t at = 0x9E3779B97F4A7C15u; /* goes on from call to call: a record read a moment ago may come from a cache */
+    uint64_t slots = record ? (to - from) / record : 0;
     double seconds = 0.0;
     ahead = CL_MAX(1, CL_MIN(ahead, (int32_t)MAX_AHEAD));
     *error = 0;

@@ -127,7 +127,7 @@ static void put(cl_reader *r, ring *to, cl_read *q) {
         cl_mutex_lock(&r->lock);
         if (to->tail - to->head < QUEUE) {
             to->at[to->tail++ % QUEUE] = q;
-            cl_cond_broadcast(&r->work);
+            cl_cond_signal(&r->work);
             cl_mutex_unlock(&r->lock);
             return;
         }
