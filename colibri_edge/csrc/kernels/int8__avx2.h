@@ -4,7 +4,15 @@
 #define COLIBRI_INT8_H
 #include "v8__avx2.h"
 
-#define INT8_UNROLL /* GCC unrolls these by itself */
+#if defined(__GNUC__)
+#  define INT8_UNROLL _Pragma("GCC unroll 8")
+/* A sum stands where it is written: GCC would collect all products first, which takes more registers than there are. */
+#  define INT8_KEEP(a) __asm__("" : "+x"(a))
+#else
+#  define INT8_UNROLL
+#  define INT8_KEEP(a) (void)0
+#endif
+#define INT8_PAIRS 1 /* many tokens: row groups by twos (pair_tile) */
 
 typedef __m256i w32;   /* weights, unsigned unless said otherwise */
 typedef __m256i acc16;
@@ -23,8 +31,16 @@ CL_INLINE w32 w32_lookup(w32 table, w32 i) { return _mm256_shuffle_epi8(table, i
 
 CL_INLINE xw xw_load(const int8_t *q) { int32_t i; memcpy(&i, q, 4); return _mm256_set1_epi32(i); }
 CL_INLINE acc16 acc16_zero(void) { return _mm256_setzero_si256(); }
-CL_INLINE acc16 acc16_mac(acc16 a, w32 u, xw x) { return _mm256_add_epi16(a, _mm256_maddubs_epi16(u, x)); }
-CL_INLINE acc16 acc16_first(w32 u, xw x) { return _mm256_maddubs_epi16(u, x); }
+CL_INLINE acc16 acc16_mac(acc16 a, w32 u, xw x) {
+    a = _mm256_add_epi16(a, _mm256_maddubs_epi16(u, x));
+    INT8_KEEP(a);
+    return a;
+}
+CL_INLINE acc16 acc16_first(w32 u, xw x) {
+    acc16 a = _mm256_maddubs_epi16(u, x);
+    INT8_KEEP(a);
+    return a;
+}
 /* both signed; a single product pair fits int16 because |x| <= 127 */
 CL_INLINE acc16 acc16_signed(w32 s, xw x) { return _mm256_maddubs_epi16(_mm256_abs_epi8(s), _mm256_sign_epi8(x, s)); }
 CL_INLINE i8x acc16_sum(acc16 a) { return _mm256_madd_epi16(a, _mm256_set1_epi16(1)); }
@@ -32,19 +48,22 @@ CL_INLINE i8x acc16_scaled(acc16 a, sc16 s) { return _mm256_madd_epi16(a, s); }
 
 CL_INLINE i8x i8x_add(i8x a, i8x b) { return _mm256_add_epi32(a, b); }
 CL_INLINE i8x i8x_sub(i8x a, i8x b) { return _mm256_sub_epi32(a, b); }
-/* eight factors of at most a byte, one a row; here in int32 lanes already */
-typedef __m256i k8;
-CL_INLINE k8 k8_load_u8(const uint8_t *p) { return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p)); }
-CL_INLINE k8 k8_load_i8(const uint8_t *p) { return _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p)); }
-CL_INLINE k8 k8_set1(int32_t i) { return _mm256_set1_epi32(i); }
-CL_INLINE k8 k8_and(k8 a, k8 b) { return _mm256_and_si256(a, b); }
-CL_INLINE k8 k8_or(k8 a, k8 b) { return _mm256_or_si256(a, b); }
-CL_INLINE k8 k8_sub(k8 a, k8 b) { return _mm256_sub_epi32(a, b); }
-#define k8_shr(a, n) _mm256_srli_epi32(a, n)
-#define k8_shl(a, n) _mm256_slli_epi32(a, n)
+/* eight factors of a byte, one a row: taken apart as bytes, widened once (sc16_pair). Shifts drop what leaves the byte. */
+typedef __m128i k8;
+CL_INLINE k8 k8_load_u8(const uint8_t *p) { return _mm_loadl_epi64((const __m128i *)(const void *)p); }
+CL_INLINE k8 k8_load_i8(const uint8_t *p) { return k8_load_u8(p); }
+CL_INLINE k8 k8_set1(int32_t i) { return _mm_set1_epi8((char)i); }
+CL_INLINE k8 k8_and(k8 a, k8 b) { return _mm_and_si128(a, b); }
+CL_INLINE k8 k8_or(k8 a, k8 b) { return _mm_or_si128(a, b); }
+CL_INLINE k8 k8_sub(k8 a, k8 b) { return _mm_sub_epi8(a, b); }
+#define k8_shr(a, n) _mm_and_si128(_mm_srli_epi16(a, n), _mm_set1_epi8((char)(0xff >> (n))))
+#define k8_shl(a, n) _mm_and_si128(_mm_slli_epi16(a, n), _mm_set1_epi8((char)(0xff << (n))))
 CL_INLINE v8 i8x_float(i8x a) { return _mm256_cvtepi32_ps(a); }
 /* factors for both halves of a 16-bit pair */
-CL_INLINE sc16 sc16_pair(k8 a, k8 b) { return _mm256_blend_epi16(a, _mm256_slli_epi32(b, 16), 0xAA); }
+CL_INLINE sc16 sc16_pair(k8 a, k8 b) { return _mm256_cvtepi8_epi16(_mm_unpacklo_epi8(a, b)); }
+CL_INLINE sc16 sc16_set1(int16_t i) { return _mm256_set1_epi16(i); }
+/* n times (a, b), of pairs (a, a) and (b, b) */
+CL_INLINE sc16 sc16_scaled(sc16 a, sc16 b, int16_t n) { return _mm256_mullo_epi16(_mm256_blend_epi16(a, b, 0xAA), _mm256_set1_epi16(n)); }
 /* s[0] * a + s[1] * b for each row */
 CL_INLINE i8x sc16_dot(const int16_t *s, sc16 ab) { int32_t i; memcpy(&i, s, 4); return _mm256_madd_epi16(_mm256_set1_epi32(i), ab); }
 CL_INLINE void int8_prefetch(const uint8_t *p) { _mm_prefetch((const char *)p, _MM_HINT_T0); }
