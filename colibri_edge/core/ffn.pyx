@@ -16,8 +16,7 @@ from colibri_edge.core.runtime cimport ST_DISK, ST_DISPATCH, ST_EXPERTS, ST_ROUT
 
 cdef enum:
     CHUNK_BYTES = 65536     # of weights in one chunk
-    DOWN_BYTES = 262144     # of a down chunk for few tokens, over all experts: each gives a stretch that memory streams well
-    FEW = 8                 # tokens, below which the weights' bytes set the time
+    DOWN_BYTES = 262144     # of a down chunk, over all experts: each gives a stretch that memory streams well
     TILE_BYTES = 524288     # of outputs that wait for the sum over experts
 
 ctypedef struct pass_t:
@@ -222,14 +221,15 @@ cdef void down_chunk(void *ctx, int32_t chunk, int32_t worker) noexcept nogil:
 
 
 cdef int32_t down_step(const pass_t *p, const expert_stack *s) noexcept nogil:
-    """Row groups of a down chunk: outputs of all pairs fit TILE_BYTES, weights about CHUNK_BYTES (DOWN_BYTES for few tokens), four
-    chunks a thread."""
+    """Row groups of a down chunk: outputs of all pairs fit TILE_BYTES, weights about DOWN_BYTES, four chunks a thread; an even number, for
+    products of many tokens take groups by twos."""
     cdef int32_t rows = p.pairs + (p.nt if p.l.has_shared else 0)
     cdef int32_t by_tile = TILE_BYTES / (32 * (rows + 1))
     cdef int32_t units = imax(1, p.b.groups.n if p.l.moe else 1)
-    cdef int32_t by_bytes = <int32_t>((DOWN_BYTES if p.nt <= FEW else CHUNK_BYTES) / (s.down.group_stride * <size_t>imin(units, 16)))
+    cdef int32_t by_bytes = <int32_t>(DOWN_BYTES / (s.down.group_stride * <size_t>imin(units, 16)))
     cdef int32_t by_threads = s.down.ngroups / (4 * p.rt.threads)
-    return imax(1, imin(imin(by_tile, by_threads), imax(by_bytes, 1)))
+    cdef int32_t n = imax(1, imin(imin(by_tile, by_threads), by_bytes))
+    return n - n % 2 if n > 1 else 1
 
 
 cdef void record(runtime *rt, const ffn_layer *l, const int32_t *ids, int32_t nt) noexcept nogil:

@@ -42,10 +42,12 @@ cdef void mm_rows(runtime *rt, const matrix *m, const activations *a, const int3
 
 
 cdef int32_t chunk_groups(const runtime *rt, const matrix *m, int32_t nt) noexcept nogil:
-    """Row groups of one chunk: about CHUNK_BYTES of weights, and at least four chunks a thread where there are enough rows."""
+    """Row groups of one chunk: about CHUNK_BYTES of weights, and at least four chunks a thread where there are enough rows. An even number,
+    for products of many tokens take groups by twos."""
     cdef int32_t by_bytes = <int32_t>(CHUNK_BYTES / m.group_stride) if m.group_stride < CHUNK_BYTES else 1
     cdef int32_t by_threads = (m.ngroups + 4 * rt.threads - 1) / (4 * rt.threads)
-    return imax(1, imin(by_bytes, by_threads))
+    cdef int32_t n = imax(1, imin(by_bytes, by_threads))
+    return n + n % 2
 
 
 cdef void run_chunk(void *ctx, int32_t chunk, int32_t worker) noexcept nogil:
