@@ -36,6 +36,12 @@
 #  define CL_NOINLINE
 #endif
 
+#if defined(__GNUC__)
+#  define CL_PREFETCH(p) __builtin_prefetch((p), 0, 2) /* for reading, into the second cache */
+#else
+#  define CL_PREFETCH(p) ((void)(p))
+#endif
+
 #define CL_MIN(a, b) ((a) < (b) ? (a) : (b))
 #define CL_MAX(a, b) ((a) > (b) ? (a) : (b))
 #define CL_ROUND_UP(n, m) (((n) + (m) - 1) / (m) * (m))
