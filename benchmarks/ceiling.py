@@ -1,6 +1,7 @@
 """One streamed run under a ceiling, held against the bound that computing and disk set.
 
-    python benchmarks/ceiling.py MODEL --ram 2GiB [--prompt 64] [--tokens 32] [--warm 0] [--forced] [--learned] [--prefetch] [--policy lru] [--slots N]
+    python benchmarks/ceiling.py MODEL --ram 2GiB [--prompt 64] [--tokens 32] [--warm 0] [--forced] [--learned] [--prefetch]
+                                 [--policy lru] [--slots N]
 
     bound = 1 / (compute time of a token + bytes missed a token / probed disk rate)
 

@@ -1,6 +1,6 @@
 """The usage file, `MODEL.usage`: how often each routed expert was asked for, learned from earlier runs.
 
-An expert counts once for each token that chose it, in the prompt as in the answer, so that counts / tokens is how often decoding asks for it.
+An expert counts once for each token that chose it, in the prompt as in the answer: counts / tokens is how often decoding asks for it.
 
 Owns: its format (one JSON object), where it lies, the sum of old and new counts, a write that is whole or not at all.
 Refuses: to matter. It only says which experts to keep in memory first, so no result depends on it; a file that is missing, damaged or
