@@ -19,11 +19,11 @@ import sys
 
 
 def ours(python: str, model: str, weights: str, a) -> dict:
-    """One round of colibri-edge: {row: tok/s} and {row: share of the ceiling}."""
+    """One round of colibri-edge: {row: tok/s} and {row: (share of the ceiling, of plain tiles)}."""
     out = subprocess.check_output([python, "-m", "colibri_edge", "bench", model, "-p", a.prompt, "-n", str(a.tokens), "-t", str(a.threads),
                                    "-r", str(a.repetitions), "--weights", weights, "-d", a.depth, "--json"])
     rows = json.loads(out)["rows"]
-    return {r["test"]: r["tok_s"] for r in rows}, {r["test"]: r["ceiling_share"] for r in rows}
+    return {r["test"]: r["tok_s"] for r in rows}, {r["test"]: (r["ceiling_share"], r.get("tile_share")) for r in rows}
 
 
 def theirs(command: str, a) -> dict:
@@ -37,6 +37,11 @@ def theirs(command: str, a) -> dict:
         if i == 0:
             rates[f"tg{a.tokens}"] = figures["tg"]
     return rates
+
+
+def percent(shares: list) -> str:
+    """Their median; nothing where there are none."""
+    return f"{statistics.median(shares):.0%}" if shares and None not in shares else ""
 
 
 def main() -> None:
@@ -67,7 +72,7 @@ def main() -> None:
             shares[name].append(share)
             print(f"round {i + 1} {name}: " + " ".join(f"{k} {v:.1f}" for k, v in rates.items()), file=sys.stderr, flush=True)
     first, *others = engines
-    print("| test | engine | tok/s (median) | least to most | of the ceiling | ours / this one |\n|---|---|--:|--:|--:|--:|")
+    print("| test | engine | tok/s (median) | least to most | of the ceiling | of 8 x 4 tiles | ours / this one |\n|---|---|--:|--:|--:|--:|--:|")
     for row in seen[first][0]:
         for name in engines:
             values = [r[row] for r in seen[name] if row in r]
@@ -76,7 +81,7 @@ def main() -> None:
             held = [s[row] for s in shares[name] if row in s]
             ratio = [x[row] / y[row] for x, y in zip(seen[first], seen[name], strict=True)] if name != first else []
             print(f"| {row} | {name} | {statistics.median(values):.1f} | {min(values):.1f} to {max(values):.1f} | "
-                  f"{f'{statistics.median(held):.0%}' if held else ''} | {f'{statistics.median(ratio):.2f}' if ratio else ''} |")
+                  f"{percent([h[0] for h in held])} | {percent([h[1] for h in held])} | {f'{statistics.median(ratio):.2f}' if ratio else ''} |")
 
 
 if __name__ == "__main__":

@@ -23,7 +23,8 @@ With --moe-only a token goes through the routed layers' norm, router and experts
 "moe tg32" 32 tokens one by one.
 
 tok/s is the median of the repetitions, after one that is not counted. "of the ceiling" holds decode against this machine's read
-bandwidth (active weight bytes) and prefill against its integer rate (multiply-adds), both probed in the same run.
+bandwidth (active weight bytes) and prefill against its integer rate (multiply-adds), both probed in the same run; "tile_share" in
+the JSON holds prefill against a plain micro-kernel of 8 rows x 4 tokens.
 """
 
 
@@ -164,6 +165,7 @@ def _ceilings(rows: list[dict], work: dict, probe: dict) -> None:
         else:
             row["gmac_s"] = row["tok_s"] * (work["macs"] + work["head_macs"] / row["n"]) / 1e9
             row["ceiling_share"] = row["gmac_s"] / probe["int8_gmac_s"]
+            row["tile_share"] = row["gmac_s"] / probe["tile_gmac_s"]
 
 
 def main(args) -> int:
@@ -203,5 +205,6 @@ def main(args) -> int:
               f"{100 * r['ceiling_share']:.0f} %" if "ceiling_share" in r else ""] for r in rows]
     print(table([head, *cells]))
     print(f"{model.session.threads} threads, {colibri_edge.isa()}, weights {model.program.weights}"
-          + (f"; probe: {machine['read_gb_s']:.1f} GB/s, {machine['int8_gmac_s']:.0f} GMAC/s" if probes else ""))
+          + (f"; probe: {machine['read_gb_s']:.1f} GB/s, {machine['int8_gmac_s']:.0f} GMAC/s "
+             f"(plain tiles of 8 rows x 4 tokens: {machine['tile_gmac_s']:.0f})" if probes else ""))
     return OK

@@ -38,10 +38,10 @@ double cl_probe_read(cl_pool *p, const uint8_t *data, size_t n, int32_t reps) {
 }
 
 static void peak_chunk(void *ctx, int32_t chunk, int32_t worker) {
-    uint8_t w[2 * PEAK_BLOCKS * 144]; /* two row groups, the unit of many tokens */
+    const int32_t groups = *(const int32_t *)ctx;
+    uint8_t w[2 * PEAK_BLOCKS * 144];
     cl_act8 x[4 * PEAK_BLOCKS];
     float y[4 * 16];
-    (void)ctx;
     (void)worker;
     memset(w, 0x21, sizeof w);
     memset(x, 0, sizeof x);
@@ -49,18 +49,19 @@ static void peak_chunk(void *ctx, int32_t chunk, int32_t worker) {
         x[i].d = 0.01f;
         memset(x[i].q, chunk + 1, sizeof x[i].q);
     }
-    cl_mm_args a = {w, sizeof w / 2, 2, PEAK_BLOCKS, (const uint8_t *)x, sizeof(cl_act8) * PEAK_BLOCKS, NULL, 4, y, 16};
+    cl_mm_args a = {w, sizeof w / 2, groups, PEAK_BLOCKS, (const uint8_t *)x, sizeof(cl_act8) * PEAK_BLOCKS, NULL, 4, y, 16};
     void (*mm)(const cl_mm_args *) = cl_get_kernels()->mm[CL_FMT_q4_0];
     for (int32_t i = 0; i < PEAK_CALLS; i++) mm(&a);
 }
 
-double cl_probe_int8(cl_pool *p, int32_t reps) {
+double cl_probe_int8(cl_pool *p, int32_t groups, int32_t reps) {
     double best = 0.0;
+    groups = CL_MAX(1, CL_MIN(groups, 2));
     int32_t n = cl_pool_threads(p) * 4;
     for (int32_t i = 0; i < reps; i++) {
         int64_t t = cl_now_ns();
-        cl_pool_run(p, peak_chunk, NULL, n);
-        best = CL_MAX(best, (double)n * PEAK_CALLS * PEAK_BLOCKS * 32 * 16 * 4 * 1e9 / (double)(cl_now_ns() - t));
+        cl_pool_run(p, peak_chunk, &groups, n);
+        best = CL_MAX(best, (double)n * PEAK_CALLS * PEAK_BLOCKS * 32 * 8 * groups * 4 * 1e9 / (double)(cl_now_ns() - t));
     }
     return best;
 }
