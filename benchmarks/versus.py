@@ -72,16 +72,18 @@ def main() -> None:
             shares[name].append(share)
             print(f"round {i + 1} {name}: " + " ".join(f"{k} {v:.1f}" for k, v in rates.items()), file=sys.stderr, flush=True)
     first, *others = engines
-    print("| test | engine | tok/s (median) | least to most | of the ceiling | of 8 x 4 tiles | ours / this one |\n|---|---|--:|--:|--:|--:|--:|")
+    print("| test | engine | tok/s (median) | least to most | of the ceiling | of 8 x 4 tiles | ours / this one |")
+    print("|---|---|--:|--:|--:|--:|--:|")
     for row in seen[first][0]:
         for name in engines:
             values = [r[row] for r in seen[name] if row in r]
             if not values:
                 continue
             held = [s[row] for s in shares[name] if row in s]
+            rates = f"{statistics.median(values):.1f} | {min(values):.1f} to {max(values):.1f}"
             ratio = [x[row] / y[row] for x, y in zip(seen[first], seen[name], strict=True)] if name != first else []
-            print(f"| {row} | {name} | {statistics.median(values):.1f} | {min(values):.1f} to {max(values):.1f} | "
-                  f"{percent([h[0] for h in held])} | {percent([h[1] for h in held])} | {f'{statistics.median(ratio):.2f}' if ratio else ''} |")
+            print(f"| {row} | {name} | {rates} | {percent([h[0] for h in held])} | {percent([h[1] for h in held])} | "
+                  f"{f'{statistics.median(ratio):.2f}' if ratio else ''} |")
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ PREFILL_CHUNK = 256      # tokens of one pass; an interrupt waits for one
 STREAM_CHUNK = 512       # where a pass reads nearly every expert from disk, so that fewer passes pay
 WORTH = 0.9              # of the experts in memory must be left for that
 LEAST_CONTEXT = 64       # a shorter one is of no use
+SLACK = 1 << 20         # advice holds although the interpreter takes a little more or less in the next process
 QUANTS = ("q8_0", "q6_k", "q4_k", "q4_0")   # what convert() makes of floats, largest first
 
 
@@ -131,7 +132,7 @@ def _context(program: Program, rows: dict[str, int], kv: str, ram: int) -> int:
 
 
 def _advice(file: ColibriFile, program: Program, rows: dict[str, int], ctx: int, kv: str, ram: int) -> str:
-    fits = min(_context(program, rows, kv, ram), ctx)
+    fits = min(_context(program, rows, kv, ram - SLACK), ctx)
     if fits >= LEAST_CONTEXT:
         return f"a context of {fits} would fit (ctx={fits})"
     rest = rows["buffers"] + rows["Python"]
