@@ -41,36 +41,67 @@ def quantise(x: np.ndarray, bits: int, group: int, half: str = "bf16"):
     return np.bitwise_or.reduce(q, axis=-1), scale, bias, y
 
 
+def quantise_mxfp4(x: np.ndarray):
+    """x [..., cols] -> (codes u32 [..., cols / 8], scales u8 [..., cols / 32], dequantised float32 x), by the gguf package."""
+    import gguf
+
+    kind = gguf.GGMLQuantizationType.MXFP4
+    raw = gguf.quants.quantize(np.ascontiguousarray(x, np.float32), kind)
+    y = gguf.quants.dequantize(raw, kind)
+    raw = raw.reshape(*x.shape[:-1], -1, 17)
+    codes = np.concatenate([raw[..., 1:] & 15, raw[..., 1:] >> 4], axis=-1).astype(np.uint32)     # columns in their order
+    codes = codes.reshape(*x.shape[:-1], -1, 8) << np.arange(0, 32, 4, dtype=np.uint32)
+    return np.bitwise_or.reduce(codes, axis=-1), np.ascontiguousarray(raw[..., 0]), y
+
+
 def write_mlx(folder, path, bits: int = 4, group: int = 64, *, special: dict | None = None, half: str = "bf16",
-              multimodal: bool = False) -> tuple[Path, dict]:
-    """An MLX folder of the model in `folder` (experts stacked as switch_mlp; zero-centred norms plus one, convolutions as [channels,
-    taps, 1]) and {name in transformers: dequantised floats}.
+              multimodal: bool = False, mxfp4: bool = False) -> tuple[Path, dict]:
+    """An MLX folder of the model in `folder` (experts stacked, gate and up apart, under the names of the family in mlx-lm; zero-centred
+    norms plus one, convolutions as [channels, taps, 1]) and {name in transformers: dequantised floats}.
 
     special: {end of a name: (bits, group)} of matrices that are quantised otherwise, as MLX does with routers.
+    mxfp4: matrices are of that mode, but those of `special` affine.
     multimodal: the language model under language_model, beside a vision tower; its settings in text_config.
     """
     model, tensors, done = tiny.load(folder), {}, {}
     config = json.loads((Path(folder) / "config.json").read_text())
-    settings, prefix = {"group_size": group, "bits": bits}, "language_model." if multimodal else ""
-    zero_centred = config["model_type"] in tiny.ZERO_CENTRED
+    settings, prefix = {"group_size": group, "bits": bits} | ({"mode": "mxfp4"} if mxfp4 else {}), "language_model." if multimodal else ""
+    family = config["model_type"]
+    zero_centred = family in tiny.ZERO_CENTRED
 
     def put(name: str, x: np.ndarray) -> np.ndarray:
         own = next((v for end, v in (special or {}).items() if name.endswith(end)), None)
-        codes, scales, biases, y = quantise(x, *(own or (bits, group)), half)
         name = prefix + name
         if own:
             settings[name] = {"bits": own[0], "group_size": own[1]}
-        tensors.update({name + ".weight": codes, name + ".scales": scales, name + ".biases": biases})
+        if mxfp4 and not own:
+            tensors[name + ".weight"], tensors[name + ".scales"], y = quantise_mxfp4(x)
+            return y
+        tensors[name + ".weight"], tensors[name + ".scales"], tensors[name + ".biases"], y = quantise(x, *(own or (bits, group)), half)
+        return y
+
+    def put_turned(base: str, x: np.ndarray, parts: tuple[str, ...]) -> np.ndarray:
+        """gpt-oss: x [E, in, out], the parts' columns in turn, each put as [E, out, in]."""
+        y = np.empty_like(x)
+        for i, part in enumerate(parts):
+            y[..., i::len(parts)] = put(base + part, np.ascontiguousarray(x[..., i::len(parts)].swapaxes(1, 2))).swapaxes(1, 2)
         return y
 
     for name, p in model.named_parameters():
         x = p.detach().float().numpy()
-        if name.endswith("experts.gate_up_proj"):
-            base, half_rows = name.removesuffix("experts.gate_up_proj") + "switch_mlp.", x.shape[1] // 2
-            done[name] = np.concatenate([put(base + "gate_proj", x[:, :half_rows]), put(base + "up_proj", x[:, half_rows:])], axis=1)
+        stack = name[:name.find("experts.")] + {"gpt_oss": "experts.", "gemma4_text": "experts.switch_glu."}.get(family, "switch_mlp.")
+        if family == "gpt_oss" and ".experts." in name:
+            parts = ("gate_proj", "up_proj") if "gate_up" in name else ("down_proj",)
+            if name.endswith("_bias"):
+                tensors.update({f"{prefix}{stack}{part}.bias": np.ascontiguousarray(x[:, i::len(parts)]) for i, part in enumerate(parts)})
+            else:
+                done[name] = put_turned(stack, x, parts)
+        elif name.endswith("experts.gate_up_proj"):
+            half_rows = x.shape[1] // 2
+            done[name] = np.concatenate([put(stack + "gate_proj", x[:, :half_rows]), put(stack + "up_proj", x[:, half_rows:])], axis=1)
         elif name.endswith("experts.down_proj"):
-            done[name] = put(name.removesuffix("experts.down_proj") + "switch_mlp.down_proj", x)
-        elif x.ndim == 2 and (not name.endswith("mlp.gate.weight") or special):
+            done[name] = put(stack + "down_proj", x)
+        elif x.ndim == 2 and (not name.endswith(("mlp.gate.weight", "router.weight", "router.proj.weight")) or special):
             done[name] = put(name.removesuffix(".weight"), x)
         elif name.endswith("conv1d.weight"):
             tensors[prefix + name] = x.swapaxes(1, 2)

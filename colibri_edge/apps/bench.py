@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import json
 import time
+from functools import partial
 
 from colibri_edge.apps.common import MAX_THREADS, MODEL_HELP, OK, USAGE, Fail, size, table, whole
+
+PASSES = 2   # of one probe over its GiB; the better one is what the machine gave in that tenth of a second
 
 HELP = "measure prefill and decode rates"
 EXAMPLES = """\
@@ -23,8 +26,8 @@ With --moe-only a token goes through the routed layers' norm, router and experts
 "moe tg32" 32 tokens one by one.
 
 tok/s is the median of the repetitions, after one that is not counted. "of the ceiling" holds decode against this machine's read
-bandwidth (active weight bytes) and prefill against its integer rate (multiply-adds), both probed in the same run; "tile_share" in
-the JSON holds prefill against a plain micro-kernel of 8 rows x 4 tokens.
+bandwidth (active weight bytes) and prefill against its integer rate (multiply-adds), each the median of probes before, between and
+after the row's repetitions; "tile_share" in the JSON holds prefill against a plain micro-kernel of 8 rows x 4 tokens.
 """
 
 
@@ -117,19 +120,32 @@ def _experts(model, n: int, at_once: int) -> list[float]:
     return times
 
 
-def _row(test: str, rates: list[float], n: int, model, isa: str) -> dict:
+def _repeat(times: int, run, probe) -> tuple[list, dict]:
+    """Results of so many runs, after one that is not counted, and the medians of what probe() found before each and at the end: in turn,
+    because what a neighbour takes of the machine changes within seconds."""
     import statistics  # slow to load, and the command line imports this module
+
+    results, found = [], []
+    for _ in range(times + 1):
+        found.append(probe())
+        results.append(run())
+    found.append(probe())
+    return results[1:], {k: statistics.median(f[k] for f in found) for k in found[0]}
+
+
+def _row(test: str, rates: list[float], n: int, model, isa: str) -> dict:
+    import statistics
 
     return {"test": test, "tok_s": statistics.median(rates), "tok_s_min": min(rates), "tok_s_max": max(rates), "n": n,
             "threads": model.session.threads, "isa": isa, "weights": model.program.weights}
 
 
-def measure_experts(model, prompts: list[int], decodes: list[int], repetitions: int, isa: str) -> list[dict]:
+def measure_experts(model, prompts: list[int], decodes: list[int], repetitions: int, isa: str, probe=dict) -> list[dict]:
     """All rows of --moe-only."""
     rows = []
     for kind, n in [("pp", n) for n in prompts if n] + [("tg", n) for n in decodes if n]:
-        runs = [_experts(model, n, n if kind == "pp" else 1) for _ in range(repetitions + 1)][1:]
-        rows.append(_row(f"moe {kind}{n}", [n / sum(r) for r in runs], n, model, isa) | (_spread(runs) if kind == "tg" else {}))
+        runs, ceilings = _repeat(repetitions, partial(_experts, model, n, n if kind == "pp" else 1), probe)
+        rows.append(_row(f"moe {kind}{n}", [n / sum(r) for r in runs], n, model, isa) | ceilings | (_spread(runs) if kind == "tg" else {}))
     return rows
 
 
@@ -139,8 +155,8 @@ def _spread(runs: list[list[float]]) -> dict:
     return {"p50_ms": ordered[len(ordered) // 2], "p99_ms": ordered[min(len(ordered) - 1, len(ordered) * 99 // 100)]}
 
 
-def measure(model, prompts: list[int], decodes: list[int], depths: list[int], repetitions: int, isa: str) -> list[dict]:
-    """All rows; see bench --help."""
+def measure(model, prompts: list[int], decodes: list[int], depths: list[int], repetitions: int, isa: str, probe=dict) -> list[dict]:
+    """All rows; see bench --help. probe: {name: rate} of a ceiling, found anew at every call."""
     rows = []
     for depth in depths:
         model.reset()
@@ -148,29 +164,30 @@ def measure(model, prompts: list[int], decodes: list[int], depths: list[int], re
             model.session.feed(_tokens(depth, model.program.vocab), False)
         at = f" @ d{depth}" if depth else ""
         for n in filter(None, prompts):
-            rates = [n / _prefill(model, n, depth) for _ in range(repetitions + 1)][1:]
-            rows.append(_row(f"pp{n}{at}", rates, n, model, isa))
+            times, ceilings = _repeat(repetitions, partial(_prefill, model, n, depth), probe)
+            rows.append(_row(f"pp{n}{at}", [n / t for t in times], n, model, isa) | ceilings)
         for n in filter(None, decodes):
-            runs = [_decode(model, n, depth) for _ in range(repetitions + 1)][1:]
-            rows.append(_row(f"tg{n}{at}", [n / sum(r) for r in runs], n, model, isa) | _spread(runs))
+            runs, ceilings = _repeat(repetitions, partial(_decode, model, n, depth), probe)
+            rows.append(_row(f"tg{n}{at}", [n / sum(r) for r in runs], n, model, isa) | ceilings | _spread(runs))
     return rows
 
 
-def _ceilings(rows: list[dict], work: dict, probe: dict) -> None:
-    """Adds to each row what it moved or computed a second and its share of the probe."""
+def _ceilings(rows: list[dict], work: dict) -> None:
+    """Adds to each row what it moved or computed a second and its share of its probes."""
     for row in rows:
         if "p50_ms" in row:
             row["gb_s"] = row["tok_s"] * (work["bytes"] + work["head_bytes"]) / 1e9
-            row["ceiling_share"] = row["gb_s"] / probe["read_gb_s"]
+            row["ceiling_share"] = row["gb_s"] / row["read_gb_s"]
         else:
             row["gmac_s"] = row["tok_s"] * (work["macs"] + work["head_macs"] / row["n"]) / 1e9
-            row["ceiling_share"] = row["gmac_s"] / probe["int8_gmac_s"]
-            row["tile_share"] = row["gmac_s"] / probe["tile_gmac_s"]
+            row["ceiling_share"] = row["gmac_s"] / row["int8_gmac_s"]
+            row["tile_share"] = row["gmac_s"] / row["tile_gmac_s"]
 
 
 def main(args) -> int:
     prompts, decodes, depths = _numbers(args.prompt, "-p"), _numbers(args.tokens, "-n"), _numbers(args.depth, "-d")
     import platform
+    import statistics
 
     import colibri_edge
     from colibri_edge import _native
@@ -182,19 +199,18 @@ def main(args) -> int:
     model = Model.load(args.model, threads=args.threads, ctx=need, kv=args.kv, chunk=args.chunk, weights=args.weights, ram=args.ram,
                        learn=False)
     model.settle()
-    probes = [] if args.no_probe else [_native.probe(model.session.threads)]
+    probe = dict if args.no_probe else lambda: _native.probe(model.session.threads, reps=PASSES)
     if args.moe_only:
         if not model.program.n_routed:
             raise Fail(f"{model.file.path} has no routed experts, so --moe-only has nothing to time")
-        rows = measure_experts(model, prompts, decodes, args.repetitions, colibri_edge.isa())
+        rows = measure_experts(model, prompts, decodes, args.repetitions, colibri_edge.isa(), probe)
     else:
-        rows = measure(model, prompts, decodes, depths, args.repetitions, colibri_edge.isa())
+        rows = measure(model, prompts, decodes, depths, args.repetitions, colibri_edge.isa(), probe)
     machine = {"machine": platform.machine(), "system": platform.system(), "threads": model.session.threads}
-    if probes:
-        probes.append(_native.probe(model.session.threads))  # before and after: a neighbour may have slowed one of them
-        best = {k: max(p[k] for p in probes) for k in probes[0]}
-        machine |= best
-        _ceilings(rows, work_per_token(model.file, args.moe_only), best)
+    probed = bool(rows) and not args.no_probe
+    if probed:
+        machine |= {k: statistics.median(r[k] for r in rows) for k in ("read_gb_s", "int8_gmac_s", "tile_gmac_s")}
+        _ceilings(rows, work_per_token(model.file, args.moe_only))
     if args.json:
         print(json.dumps({"rows": rows, "machine": machine}))
         return OK
@@ -206,5 +222,5 @@ def main(args) -> int:
     print(table([head, *cells]))
     print(f"{model.session.threads} threads, {colibri_edge.isa()}, weights {model.program.weights}"
           + (f"; probe: {machine['read_gb_s']:.1f} GB/s, {machine['int8_gmac_s']:.0f} GMAC/s "
-             f"(plain tiles of 8 rows x 4 tokens: {machine['tile_gmac_s']:.0f})" if probes else ""))
+             f"(plain tiles of 8 rows x 4 tokens: {machine['tile_gmac_s']:.0f})" if probed else ""))
     return OK

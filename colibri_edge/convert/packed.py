@@ -111,8 +111,9 @@ def settings(config: dict, base: str) -> tuple[str, int, int]:
     q = config.get("quantization")
     if not isinstance(q, dict):
         raise ConvertError(f"{base}.scales is there, but config.json has no \"quantization\" with bits and group_size; {AGAIN}")
-    own = next((q[n] for n in (base, "language_model." + base) if isinstance(q.get(n), dict)), {})   # flash-moe drops the prefix
-    mode, bits, group = (own.get(k, q.get(k, d)) for k, d in (("mode", "affine"), ("bits", 4), ("group_size", 64)))
+    # an exception stands for itself: what it leaves out is MLX's default, not the folder's; flash-moe drops the prefix
+    q = next((q[n] for n in (base, "language_model." + base) if isinstance(q.get(n), dict)), q)
+    mode, bits, group = (q.get(k, d) for k, d in (("mode", "affine"), ("bits", 4), ("group_size", 64)))
     if mode not in ("affine", "mxfp4") or type(bits) is not int or bits not in BITS or type(group) is not int or group not in GROUPS:
         raise ConvertError(f"config.json quantises {base} as {str(mode)[:20]!r} with {str(bits)[:20]} bits in groups of "
                            f"{str(group)[:20]}, wanted 'affine' of 2, 4 or 8 bits in groups of 32, 64 or 128, or 'mxfp4'")

@@ -1,8 +1,8 @@
 """gpt_oss: windowed and full attention in turn, each head with a sink, biases everywhere, experts with a clamped SwiGLU.
 
 Owns: config.json of model_type gpt_oss and GGUF architecture gpt-oss. The router has a bias, and its softmax runs over the chosen
-experts. A checkpoint keeps an expert's matrices as x W, [hidden, 2 I] with gate and up in turn and [I, hidden]; GGUF keeps gate and
-up apart, as W x. Gate: g = min(gate, limit), u = up held in -limit .. limit, h = (u + 1) g sigmoid(alpha g) (gpt-oss model card,
+experts. A checkpoint keeps an expert's matrices as x W, [hidden, 2 I] with gate and up in turn and [I, hidden]; GGUF and MLX keep
+gate and up apart, as W x. Gate: g = min(gate, limit), u = up held in -limit .. limit, h = (u + 1) g sigmoid(alpha g) (gpt-oss model card,
 arXiv:2508.10925, and its reference implementation). RoPE is yarn without rounding of the channels between which it blends; GGUF has
 no key for that, so it holds for every file of this architecture.
 Refuses: what common.py refuses.
@@ -86,6 +86,11 @@ def hf_tensors(spec: Spec, tensors: dict) -> dict:
 def _hf_experts(b: names.Binder, at: str, name: str, shape: tuple[int, ...]) -> dict:
     count, inter, hidden = shape
     at += "mlp.experts."
+    if b.has(at + "down_proj.weight"):                                                   # MLX
+        rows = {"gate": (inter, hidden), "up": (inter, hidden), "down": (hidden, inter)}
+        stacks = {x: b.take(f"{at}{x}_proj.weight", (count, *r), name) for x, r in rows.items()}
+        out = {x: [names.slice_expert(t, e, rows[x][0]) for e in range(count)] for x, t in stacks.items()}
+        return out | _biases(b, at + "{}_proj.bias", name, shape)
     if b.has(at + "down_proj") and b.tensors[at + "down_proj"].format == "mxfp4":        # convert/packed.py: rows as we have them
         both, down = b.take(at + "gate_up_proj", (count, 2 * inter, hidden), name), b.take(at + "down_proj", (count, hidden, inter), name)
     else:
@@ -111,7 +116,11 @@ def gguf_tensors(spec: Spec, tensors: dict) -> dict:
 def _gguf_experts(b: names.Binder, at: str, name: str, shape: tuple[int, ...]) -> dict:
     count, inter, hidden = shape
     out = names._gguf_experts(b, at, name, {"experts": count, "intermediate": inter}, hidden)
-    for x, width in (("gate", inter), ("up", inter), ("down", hidden)):
-        bias = b.take(f"{at}ffn_{x}_exps.bias", (count, width), name)
-        out[x + "_bias"] = [table.part(bias, e) for e in range(count)]
-    return out
+    return out | _biases(b, at + "ffn_{}_exps.bias", name, shape)
+
+
+def _biases(b: names.Binder, called: str, name: str, shape: tuple[int, ...]) -> dict:
+    """Each expert's biases from one tensor for each part; called: its name, with {} for the part's."""
+    count, inter, hidden = shape
+    tensors = {x: b.take(called.format(x), (count, width), name) for x, width in (("gate", inter), ("up", inter), ("down", hidden))}
+    return {x + "_bias": [table.part(t, e) for e in range(count)] for x, t in tensors.items()}

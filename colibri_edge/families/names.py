@@ -51,7 +51,8 @@ def _same(output, embed) -> None:
 def hf(spec: Spec, tensors: dict, *, mlp=("mlp",), experts=("gate_proj", "up_proj", "down_proj"), norm=None) -> dict:
     """Bindings of a Hugging Face checkpoint. mlp: names of a sparse layer's block, newest first; experts: the names of
     gate, up and down of one expert where each has tensors of its own; fused 3-D tensors are `experts.gate_up_proj`
-    [E, 2 I, H] (gate first) and `experts.down_proj` [E, H, I]; MLX stacks experts as `switch_mlp.{gate,up,down}_proj`.
+    [E, 2 I, H] (gate first) and `experts.down_proj` [E, H, I]; MLX stacks experts as `switch_mlp.{gate,up,down}_proj`
+    (Gemma 4: `experts.switch_glu.`).
     norm: what is stored instead of a norm's weights."""
     b = Binder(tensors, "the checkpoint")
     out = _head(b, spec, "model.embed_tokens.weight", "model.norm.weight", "lm_head.weight")
@@ -111,7 +112,8 @@ def _hf_experts(b: Binder, prefixes: list[str], target: str, f: dict, hidden: in
                 "up": [slice_expert(both, e, inter, inter, 2 * inter) for e in range(count)],
                 "down": [slice_expert(down, e, hidden) for e in range(count)]}
     shapes = {"gate": (inter, hidden), "up": (inter, hidden), "down": (hidden, inter)}
-    mlx = next((p for p in (x.removesuffix("experts.") + "switch_mlp." for x in prefixes) if b.has(p + "down_proj.weight")), None)
+    stacked = [p for x in prefixes for p in (x.removesuffix("experts.") + "switch_mlp.", x + "switch_glu.")]
+    mlx = next((p for p in stacked if b.has(p + "down_proj.weight")), None)
     if mlx is not None:                              # MLX: one tensor [E, rows, cols] for each part
         stacks = {x: b.take(f"{mlx}{x}_proj.weight", (count, *shape), target) for x, shape in shapes.items()}
         return {x: [slice_expert(t, e, shapes[x][0]) for e in range(count)] for x, t in stacks.items()}
