@@ -87,7 +87,7 @@ def write_mlx(folder, path, bits: int = 4, group: int = 64, *, special: dict | N
             y[..., i::len(parts)] = put(base + part, np.ascontiguousarray(x[..., i::len(parts)].swapaxes(1, 2))).swapaxes(1, 2)
         return y
 
-    for name, p in model.named_parameters():
+    for name, p in [*model.named_parameters(), *((n, b) for n, b in model.named_buffers() if n.endswith("layer_scalar"))]:
         x = p.detach().float().numpy()
         stack = name[:name.find("experts.")] + {"gpt_oss": "experts.", "gemma4_text": "experts.switch_glu."}.get(family, "switch_mlp.")
         if family == "gpt_oss" and ".experts." in name:
@@ -111,7 +111,9 @@ def write_mlx(folder, path, bits: int = 4, group: int = 64, *, special: dict | N
     if multimodal:
         config = {"model_type": config["model_type"].removesuffix("_text"), "text_config": config, "vision_config": {"depth": 1},
                   "tie_word_embeddings": config["tie_word_embeddings"]}
-        tensors |= {"vision_tower.blocks.0.norm1.weight": np.ones(8, np.float32), prefix + "mtp.norm.weight": np.ones(8, np.float32)}
+        tensors["vision_tower.blocks.0.norm1.weight"] = np.ones(8, np.float32)
+        if family.startswith("qwen"):
+            tensors[prefix + "mtp.norm.weight"] = np.ones(8, np.float32)
     config["quantization"] = config["quantization_config"] = settings
     return tiny.write_folder(path, config, tensors), done
 
