@@ -1,17 +1,10 @@
 """cross/msvc.py: the C of this project holds nothing that Visual Studio's compiler refuses, and the check is no blind one."""
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-
 import pytest
+from crosstools import ROOT, load
 
-ROOT = Path(__file__).resolve().parents[1]
-pytestmark = pytest.mark.skipif(not (ROOT / "cross/msvc.py").exists(), reason="needs a checkout")
-if (ROOT / "cross/msvc.py").exists():
-    spec = importlib.util.spec_from_file_location("msvc", ROOT / "cross/msvc.py")
-    msvc = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(msvc)
+msvc = load("msvc")
 
 
 def test_own_c():

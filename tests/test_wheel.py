@@ -4,7 +4,6 @@ Building a wheel takes some minutes and fetches zig once: these tests are marked
 """
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import shutil
@@ -15,13 +14,9 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from crosstools import ROOT, load
 
-ROOT = Path(__file__).resolve().parents[1]
-pytestmark = pytest.mark.skipif(not (ROOT / "cross/wheel.py").exists(), reason="needs a checkout")
-if (ROOT / "cross/wheel.py").exists():
-    spec = importlib.util.spec_from_file_location("wheel_rules", ROOT / "cross/wheel.py")
-    W = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(W)
+W = load("wheel")
 
 
 def library(machine: int = 62, needed=("libc.so.6",), versions=("GLIBC_2.17",), runpath: str = "$ORIGIN") -> bytes:
