@@ -7,10 +7,11 @@ shallow depth and at the deep one; what it keeps is deep / shallow of that round
 """
 import argparse
 import json
-import shlex
 import statistics
 import subprocess
 import sys
+
+from versus import figures
 
 
 def ours(depth: int, a) -> float:
@@ -18,12 +19,6 @@ def ours(depth: int, a) -> float:
     out = subprocess.check_output([sys.executable, "-m", "colibri_edge", "bench", a.model, "-p", "0", "-n", str(a.tokens), "-d", str(depth),
                                    "-t", str(a.threads), "-r", str(a.repetitions), "--no-probe", "--json"])
     return json.loads(out)["rows"][0]["tok_s"]
-
-
-def theirs(command: str, depth: int, a) -> float:
-    filled = command.replace("{p}", str(depth)).replace("{n}", str(a.tokens))
-    out = subprocess.run(shlex.split(filled), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True, text=True).stdout
-    return json.loads(out.strip().splitlines()[-1])["tg"]
 
 
 def main() -> None:
@@ -40,7 +35,7 @@ def main() -> None:
     engines = {"colibri-edge": lambda depth: ours(depth, a)}
     for text in a.engine:
         name, _, command = text.partition("=")
-        engines[name] = lambda depth, command=command: theirs(command, depth, a)
+        engines[name] = lambda depth, command=command: figures(command, depth, a.tokens)["tg"]
     rates = {name: [] for name in engines}
     for i in range(a.rounds):
         for name, run in engines.items():

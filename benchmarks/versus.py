@@ -26,16 +26,21 @@ def ours(python: str, model: str, weights: str, a) -> dict:
     return {r["test"]: r["tok_s"] for r in rows}, {r["test"]: (r["ceiling_share"], r.get("tile_share")) for r in rows}
 
 
+def figures(command: str, p: int | str, n: int) -> dict:
+    """What another engine's command says of a prompt of p and n tokens: {"pp": tok/s, "tg": tok/s}."""
+    filled = command.replace("{p}", str(p)).replace("{n}", str(n))
+    out = subprocess.run(shlex.split(filled), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True, text=True).stdout
+    return json.loads(out.strip().splitlines()[-1])
+
+
 def theirs(command: str, a) -> dict:
     """One round of another engine: {row: tok/s}; decode is taken after the first prompt length."""
     rates = {}
     for i, p in enumerate(a.prompt.split(",")):
-        filled = command.replace("{p}", p).replace("{n}", str(1 if i else a.tokens))
-        out = subprocess.run(shlex.split(filled), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True, text=True).stdout
-        figures = json.loads(out.strip().splitlines()[-1])
-        rates[f"pp{p}"] = figures["pp"]
+        found = figures(command, p, 1 if i else a.tokens)
+        rates[f"pp{p}"] = found["pp"]
         if i == 0:
-            rates[f"tg{a.tokens}"] = figures["tg"]
+            rates[f"tg{a.tokens}"] = found["tg"]
     return rates
 
 

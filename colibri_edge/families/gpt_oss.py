@@ -87,9 +87,7 @@ def _hf_experts(b: names.Binder, at: str, name: str, shape: tuple[int, ...]) -> 
     count, inter, hidden = shape
     at += "mlp.experts."
     if b.has(at + "down_proj.weight"):                                                   # MLX
-        rows = {"gate": (inter, hidden), "up": (inter, hidden), "down": (hidden, inter)}
-        stacks = {x: b.take(f"{at}{x}_proj.weight", (count, *r), name) for x, r in rows.items()}
-        out = {x: [names.slice_expert(t, e, rows[x][0]) for e in range(count)] for x, t in stacks.items()}
+        out = names._hf_experts(b, [at], name, {"experts": count, "intermediate": inter}, hidden, ())
         return out | _biases(b, at + "{}_proj.bias", name, shape)
     if b.has(at + "down_proj") and b.tensors[at + "down_proj"].format == "mxfp4":        # convert/packed.py: rows as we have them
         both, down = b.take(at + "gate_up_proj", (count, 2 * inter, hidden), name), b.take(at + "down_proj", (count, hidden, inter), name)

@@ -52,7 +52,7 @@ def hf(spec: Spec, tensors: dict, *, mlp=("mlp",), experts=("gate_proj", "up_pro
     """Bindings of a Hugging Face checkpoint. mlp: names of a sparse layer's block, newest first; experts: the names of
     gate, up and down of one expert where each has tensors of its own; fused 3-D tensors are `experts.gate_up_proj`
     [E, 2 I, H] (gate first) and `experts.down_proj` [E, H, I]; MLX stacks experts as `switch_mlp.{gate,up,down}_proj`
-    (Gemma 4: `experts.switch_glu.`).
+    (Gemma 4: `experts.switch_glu.`; gpt-oss: `experts.`).
     norm: what is stored instead of a norm's weights."""
     b = Binder(tensors, "the checkpoint")
     out = _head(b, spec, "model.embed_tokens.weight", "model.norm.weight", "lm_head.weight")
@@ -112,7 +112,7 @@ def _hf_experts(b: Binder, prefixes: list[str], target: str, f: dict, hidden: in
                 "up": [slice_expert(both, e, inter, inter, 2 * inter) for e in range(count)],
                 "down": [slice_expert(down, e, hidden) for e in range(count)]}
     shapes = {"gate": (inter, hidden), "up": (inter, hidden), "down": (hidden, inter)}
-    stacked = [p for x in prefixes for p in (x.removesuffix("experts.") + "switch_mlp.", x + "switch_glu.")]
+    stacked = [p for x in prefixes for p in (x.removesuffix("experts.") + "switch_mlp.", x + "switch_glu.", x)]
     mlx = next((p for p in stacked if b.has(p + "down_proj.weight")), None)
     if mlx is not None:                              # MLX: one tensor [E, rows, cols] for each part
         stacks = {x: b.take(f"{mlx}{x}_proj.weight", (count, *shape), target) for x, shape in shapes.items()}
