@@ -53,6 +53,7 @@ cdef extern from "colibri/kernels.h" nogil:
         int32_t nt
         float *y
         size_t ldy
+        const uint8_t *next
     ctypedef struct cl_attn_args:
         const float *q
         const uint8_t *k
@@ -69,6 +70,7 @@ cdef extern from "colibri/kernels.h" nogil:
         float scale
         float softcap
         const float *sinks
+        const uint8_t *next_k
     ctypedef struct cl_rowmm_args:
         const float *w
         size_t ldw

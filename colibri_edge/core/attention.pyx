@@ -67,26 +67,33 @@ cdef void norm_heads(const pass_t *p, float *x, const float *w, int32_t heads) n
             p.rt.k.rmsnorm(x + h * hd, w, x + h * hd, hd, p.l.norm_eps)
 
 
-cdef void prepare_token(void *ctx, int32_t t, int32_t worker) noexcept nogil:
-    """Norm, rotary embedding and cache write of token t."""
+cdef void rotate_heads(const pass_t *p, int32_t t, float *x, int32_t heads) noexcept nogil:
+    cdef int32_t half = p.l.rope_dim / 2, h
+    if p.l.rope < 0:
+        return
+    for h in range(heads):
+        p.rt.k.rope(x + h * p.l.head_dim, p.cos + <size_t>t * half, p.sin + <size_t>t * half, half)
+
+
+cdef void prepare_token(void *ctx, int32_t chunk, int32_t worker) noexcept nogil:
+    """Norm and rotary embedding of a token's queries (even chunks), or of its keys with the cache write."""
     cdef pass_t *p = <pass_t *>ctx
     cdef const attn_layer *l = p.l
-    cdef int32_t hd = l.head_dim, half = l.rope_dim / 2, h
+    cdef int32_t hd = l.head_dim, t = chunk / 2, h
     cdef float *q = p.b.q + <size_t>t * p.b.ldq
     cdef float *k = p.b.k + <size_t>t * p.b.ldk
     cdef float *v = p.b.v + <size_t>t * p.b.ldk
+    if chunk % 2 == 0:
+        norm_heads(p, q, l.q_norm, l.heads)
+        rotate_heads(p, t, q, l.heads)
+        return
     if l.k_eq_v:
         memcpy(v, k, l.kv_heads * hd * sizeof(float))
     if l.v_norm:
         for h in range(l.kv_heads):
             p.rt.k.rmsnorm(v + h * hd, NULL, v + h * hd, hd, l.norm_eps)
-    norm_heads(p, q, l.q_norm, l.heads)
     norm_heads(p, k, l.k_norm, l.kv_heads)
-    if l.rope >= 0:
-        for h in range(l.heads):
-            p.rt.k.rope(q + h * hd, p.cos + <size_t>t * half, p.sin + <size_t>t * half, half)
-        for h in range(l.kv_heads):
-            p.rt.k.rope(k + h * hd, p.cos + <size_t>t * half, p.sin + <size_t>t * half, half)
+    rotate_heads(p, t, k, l.kv_heads)
     for h in range(l.kv_heads):
         store_key(p, h, p.pos + t, k + h * hd)
         store_value(p, h, p.pos + t, v + h * hd)
@@ -97,6 +104,7 @@ cdef void attend_chunk(void *ctx, int32_t chunk, int32_t worker) noexcept nogil:
     cdef pass_t *p = <pass_t *>ctx
     cdef const attn_layer *l = p.l
     cdef int32_t head = chunk % l.kv_heads, t0 = chunk / l.kv_heads * TOKENS, t, nrep = l.heads / l.kv_heads
+    cdef int32_t after = head + p.rt.threads   # the other threads take those between
     cdef cl_attn_args a
     a.k = p.kv.k + <size_t>head * p.kv.k_head
     a.v = p.kv.v + <size_t>head * p.kv.v_head
@@ -108,6 +116,7 @@ cdef void attend_chunk(void *ctx, int32_t chunk, int32_t worker) noexcept nogil:
     a.kv_type = p.kv.kv_type
     a.scale = l.scale
     a.softcap = l.softcap
+    a.next_k = p.kv.k + <size_t>after * p.kv.k_head if p.nt == 1 and after < l.kv_heads else NULL
     a.sinks = l.sinks + head * nrep if l.sinks != NULL else NULL
     for t in range(t0, imin(t0 + TOKENS, p.nt)):
         a.q = p.b.q + <size_t>t * p.b.ldq + head * nrep * l.head_dim
@@ -134,7 +143,7 @@ cdef void attend(runtime *rt, const attn_layer *l, const kv_view *kv, attn_buffe
     p.sin = sin
     p.pos = pos
     p.nt = nt
-    cl_pool_run(rt.pool, prepare_token, &p, nt)
+    cl_pool_run(rt.pool, prepare_token, &p, 2 * nt)
     cl_pool_run(rt.pool, attend_chunk, &p, l.kv_heads * ((nt + TOKENS - 1) / TOKENS))
     if l.gated:
         cl_pool_run(rt.pool, gate_token, &p, nt)

@@ -22,7 +22,7 @@ from colibri_edge._native cimport (
 from colibri_edge.core.runtime cimport imin, round_up, runtime
 
 cdef enum:
-    ROWS = 32        # values of one chunk of the recurrence: 16 KiB of state at 128 channels, which stay in the first cache
+    ROWS = 64        # values of one chunk of the recurrence; the kernel takes 32 of them, 16 KiB of state at 128 channels, at a time
     SLACK = 8        # floats behind the state: kernels load whole lanes
 
 cdef float L2_EPS = 1e-6

@@ -5,12 +5,12 @@ Owns: the three parallel passes (scores; gate and up with the activation; down w
 Refuses: a [tokens, k, hidden] buffer, and any order of the sum other than rank order (docs/numerics.md).
 A dense FFN is a shared expert without a gate and without routed ones.
 """
-from libc.stdint cimport int32_t
+from libc.stdint cimport int32_t, uint8_t
 from libc.string cimport memcpy, memset
 
 from colibri_edge._native cimport cl_expf, cl_pool_run
 from colibri_edge.core.dispatch cimport group_by_expert
-from colibri_edge.core.matmul cimport matmul, mm_job, mm_rows
+from colibri_edge.core.matmul cimport matmul, mm_job, mm_rows, row_groups
 from colibri_edge.core.router cimport route
 from colibri_edge.core.runtime cimport ST_DISK, ST_DISPATCH, ST_EXPERTS, ST_ROUTER, activations, enter, imax, imin, matrix, pad, runtime
 
@@ -119,6 +119,7 @@ cdef void up_chunk(void *ctx, int32_t chunk, int32_t worker) noexcept nogil:
     cdef float *h
     cdef size_t at
     cdef matrix w, w2
+    cdef const uint8_t *next
     cdef const float *gate_bias
     cdef const float *up_bias
     cdef activations part = b.routed if routed else b.input
@@ -128,6 +129,7 @@ cdef void up_chunk(void *ctx, int32_t chunk, int32_t worker) noexcept nogil:
     bind_expert(s, &s.gate, s.gate_at, e, &w)
     if s.gated and not s.interleaved:
         bind_expert(s, &s.up, s.up_at, e, &w2)
+    next = row_groups(&w, (c0 + cols * p.rt.threads) / (4 if s.interleaved else 8))
     gate_bias = bias_of(s, s.gate_bias_at, e)
     up_bias = bias_of(s, s.up_bias_at, e)
     if gate_bias != NULL:
@@ -141,11 +143,12 @@ cdef void up_chunk(void *ctx, int32_t chunk, int32_t worker) noexcept nogil:
             part.q = b.input.q + <size_t>t0 * (b.input.ldx / 32)
         up = tmp + <size_t>m * 8 * ng
         if s.interleaved:
-            mm_rows(p.rt, &w, &part, rows + t0 if routed else NULL, m, c0 / 4, 2 * ng, tmp, row)
+            mm_rows(p.rt, &w, &part, rows + t0 if routed else NULL, m, c0 / 4, 2 * ng, tmp, row, next)
         else:
-            mm_rows(p.rt, &w, &part, rows + t0 if routed else NULL, m, c0 / 8, ng, tmp, 8 * ng)
+            mm_rows(p.rt, &w, &part, rows + t0 if routed else NULL, m, c0 / 8, ng, tmp, 8 * ng,
+                    row_groups(&w2, c0 / 8) if s.gated else next)
             if s.gated:
-                mm_rows(p.rt, &w2, &part, rows + t0 if routed else NULL, m, c0 / 8, ng, up, 8 * ng)
+                mm_rows(p.rt, &w2, &part, rows + t0 if routed else NULL, m, c0 / 8, ng, up, 8 * ng, next)
         for t in range(m):
             at = <size_t>(pair[t0 + t] if routed else p.pairs + t0 + t)
             h = b.hidden.x + at * b.hidden.ldx + c0
@@ -178,14 +181,17 @@ cdef void down_chunk(void *ctx, int32_t chunk, int32_t worker) noexcept nogil:
     cdef const float *bias
     cdef size_t at
     cdef float gate
-    cdef matrix w
+    cdef matrix w, after
     cdef activations part = b.hidden
     if l.moe:
+        bind_expert(s, &s.down, s.down_at, b.groups.expert[0], &after)
         for i in range(b.groups.n):
-            bind_expert(s, &s.down, s.down_at, b.groups.expert[i], &w)
+            w = after
+            if i + 1 < b.groups.n:
+                bind_expert(s, &s.down, s.down_at, b.groups.expert[i + 1], &after)
             # outputs stand in group order: row j of group i is pair[start + j]
             mm_rows(p.rt, &w, &part, b.groups.pair + b.groups.start[i], b.groups.start[i + 1] - b.groups.start[i], g0, ng,
-                    out + <size_t>b.groups.start[i] * n, n)
+                    out + <size_t>b.groups.start[i] * n, n, row_groups(&after, g0) if i + 1 < b.groups.n else NULL)
             bias = bias_of(s, s.down_bias_at, b.groups.expert[i])
             if bias != NULL:
                 for t in range(b.groups.start[i], b.groups.start[i + 1]):
@@ -194,7 +200,7 @@ cdef void down_chunk(void *ctx, int32_t chunk, int32_t worker) noexcept nogil:
         bind_expert(&l.shared, &l.shared.down, l.shared.down_at, 0, &w)
         part.x = b.hidden.x + <size_t>p.pairs * b.hidden.ldx
         part.q = b.hidden.q + <size_t>p.pairs * (b.hidden.ldx / 32)
-        mm_rows(p.rt, &w, &part, NULL, p.nt, g0, ng, out + <size_t>p.pairs * n, n)
+        mm_rows(p.rt, &w, &part, NULL, p.nt, g0, ng, out + <size_t>p.pairs * n, n, NULL)
         bias = bias_of(&l.shared, l.shared.down_bias_at, 0)
         if bias != NULL:
             for t in range(p.nt):

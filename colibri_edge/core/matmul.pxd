@@ -1,5 +1,5 @@
 # Products of one set of activations with several matrices in one parallel pass.
-from libc.stdint cimport int32_t
+from libc.stdint cimport int32_t, uint8_t
 
 from colibri_edge.core.runtime cimport activations, matrix, runtime
 
@@ -16,5 +16,6 @@ ctypedef struct mm_job:
 
 cdef void matmul(runtime *rt, const activations *a, int32_t nt, const mm_job *jobs, int32_t njobs) noexcept nogil
 cdef void mm_rows(runtime *rt, const matrix *m, const activations *a, const int32_t *rows, int32_t nt, int32_t g0, int32_t ng,
-                  float *y, size_t ldy) noexcept nogil
+                  float *y, size_t ldy, const uint8_t *next) noexcept nogil
+cdef const uint8_t *row_groups(const matrix *m, int32_t g) noexcept nogil
 cdef int32_t chunk_groups(const runtime *rt, const matrix *m, int32_t nt) noexcept nogil

@@ -21,8 +21,8 @@ ctypedef struct pass_t:
 
 
 cdef void mm_rows(runtime *rt, const matrix *m, const activations *a, const int32_t *rows, int32_t nt, int32_t g0, int32_t ng,
-                  float *y, size_t ldy) noexcept nogil:
-    """Row groups g0 .. g0+ng-1 of W for nt tokens (token t reads activation row rows[t]) into y [nt][ldy]."""
+                  float *y, size_t ldy, const uint8_t *next) noexcept nogil:
+    """Row groups g0 .. g0+ng-1 of W for nt tokens (token t reads activation row rows[t]) into y [nt][ldy]. next: see cl_mm_args."""
     cdef cl_mm_args s
     s.w = m.w + <size_t>g0 * m.group_stride
     s.group_stride = m.group_stride
@@ -38,7 +38,13 @@ cdef void mm_rows(runtime *rt, const matrix *m, const activations *a, const int3
     s.nt = nt
     s.y = y
     s.ldy = ldy
+    s.next = next
     rt.k.mm[m.fmt](&s)
+
+
+cdef const uint8_t *row_groups(const matrix *m, int32_t g) noexcept nogil:
+    """The weights from row group g on; NULL behind the last."""
+    return m.w + <size_t>g * m.group_stride if g < m.ngroups else NULL
 
 
 cdef int32_t chunk_groups(const runtime *rt, const matrix *m, int32_t nt) noexcept nogil:
@@ -59,10 +65,11 @@ cdef void run_chunk(void *ctx, int32_t chunk, int32_t worker) noexcept nogil:
     g0 = (chunk - p.first[j]) * p.step[j]
     ng = imin(p.step[j], job.m.ngroups - g0)
     n = 8 * ng
+    cdef const uint8_t *next = row_groups(job.m, g0 + p.step[j] * p.rt.threads)
     cdef float *y = job.y + 8 * g0
     cdef float *tmp
     if not job.add:
-        mm_rows(p.rt, job.m, p.a, NULL, p.nt, g0, ng, y, job.ldy)
+        mm_rows(p.rt, job.m, p.a, NULL, p.nt, g0, ng, y, job.ldy, next)
         if job.bias != NULL:
             for t in range(p.nt):
                 p.rt.k.add(y + <size_t>t * job.ldy, job.bias + 8 * g0, n)
@@ -74,7 +81,7 @@ cdef void run_chunk(void *ctx, int32_t chunk, int32_t worker) noexcept nogil:
         m = imin(room, p.nt - t0)
         part.x = p.a.x + <size_t>t0 * p.a.ldx
         part.q = p.a.q + <size_t>t0 * (p.a.ldx / 32)
-        mm_rows(p.rt, job.m, &part, NULL, m, g0, ng, tmp, n)
+        mm_rows(p.rt, job.m, &part, NULL, m, g0, ng, tmp, n, next)
         for t in range(m):
             if job.bias != NULL:
                 p.rt.k.add(tmp + <size_t>t * n, job.bias + 8 * g0, n)

@@ -49,7 +49,7 @@ static void peak_chunk(void *ctx, int32_t chunk, int32_t worker) {
         x[i].d = 0.01f;
         memset(x[i].q, chunk + 1, sizeof x[i].q);
     }
-    cl_mm_args a = {w, sizeof w / 2, groups, PEAK_BLOCKS, (const uint8_t *)x, sizeof(cl_act8) * PEAK_BLOCKS, NULL, 4, y, 16};
+    cl_mm_args a = {w, sizeof w / 2, groups, PEAK_BLOCKS, (const uint8_t *)x, sizeof(cl_act8) * PEAK_BLOCKS, NULL, 4, y, 16, NULL};
     void (*mm)(const cl_mm_args *) = cl_get_kernels()->mm[CL_FMT_q4_0];
     for (int32_t i = 0; i < PEAK_CALLS; i++) mm(&a);
 }
@@ -80,7 +80,7 @@ static void matvec_chunk(void *ctx, int32_t chunk, int32_t worker) {
     float y[MATVEC_ROWS];
     (void)worker;
     int32_t g = chunk * m->step, n = CL_MIN(m->step, m->groups - g);
-    cl_mm_args a = {m->data + (size_t)g * m->stride, m->stride, n, m->nblk, m->x, 0, NULL, 1, y, MATVEC_ROWS};
+    cl_mm_args a = {m->data + (size_t)g * m->stride, m->stride, n, m->nblk, m->x, 0, NULL, 1, y, MATVEC_ROWS, NULL};
     cl_get_kernels()->mm[m->fmt](&a);
 }
 

@@ -27,6 +27,7 @@ typedef struct {
     int32_t nt;
     float *y;             /* [nt][ldy] */
     size_t ldy;
+    const uint8_t *next;  /* as many row groups, as far apart, that are probably read after these (a hint); or NULL */
 } cl_mm_args;
 
 /* y[t*ldy + j] = sum over k of x_t[k] * w[k*ldw + j], for t < nt and j < n: row-major floats, each y one fma chain in rising k. */
@@ -83,6 +84,7 @@ typedef struct {
     float scale;
     float softcap;        /* 0: none */
     const float *sinks;   /* [nrep] or NULL */
+    const uint8_t *next_k; /* keys that are probably wanted after these, as far from lo (a hint); or NULL */
 } cl_attn_args;
 
 typedef struct {

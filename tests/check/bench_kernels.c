@@ -28,7 +28,7 @@ static void bench(const cl_kernels *k, int32_t f, int32_t nt) {
         double t0 = now();
         for (size_t m = 0; m < mats; m++) {
             cl_mm_args a = {w + m * one, one / (ROWS / 8), ROWS / 8, COLS / fm->block_k, fm->int8_act ? (uint8_t *)q : (uint8_t *)x,
-                            fm->int8_act ? sizeof(cl_act8) * COLS / 32 : sizeof(float) * COLS, NULL, nt, y, ROWS};
+                            fm->int8_act ? sizeof(cl_act8) * COLS / 32 : sizeof(float) * COLS, NULL, nt, y, ROWS, NULL};
             k->mm[f](&a);
         }
         best = CL_MIN(best, now() - t0);

@@ -91,7 +91,7 @@ static void check_mm(int32_t f, int32_t mode) {
                 for (int32_t t = 0; t < 40; t++) ref->quantize(x + t * n, q + t * (n / 32), n);
                 for (int32_t t = 0; t < nt; t++) rows[t] = (int32_t)(rnd() % 40);
                 cl_mm_args a = {w, (size_t)(nblk * fm->block_bytes) * 2, ng, nblk, fm->int8_act ? (uint8_t *)q : (uint8_t *)x,
-                                fm->int8_act ? sizeof(cl_act8) * (size_t)(n / 32) : sizeof(float) * (size_t)n, (rnd() & 1) ? rows : NULL, nt, y0, 32};
+                                fm->int8_act ? sizeof(cl_act8) * (size_t)(n / 32) : sizeof(float) * (size_t)n, (rnd() & 1) ? rows : NULL, nt, y0, 32, (rnd() & 1) ? w : NULL};
                 ref->mm[f](&a);
                 a.y = y1;
                 k->mm[f](&a);
@@ -157,7 +157,8 @@ static void check_attention(void) {
                     for (size_t i = 0; i < nv; i++) { float v = frand(); uint16_t u = cl_f32_f16(v); int8_t c = (int8_t)rnd(); memcpy(vv + i * es, kv == CL_KV_Q8 ? (void *)&c : kv ? (void *)&u : (void *)&v, es); }
                     uint16_t *scales = (uint16_t *)mem(sizeof(uint16_t) * nks * 2);
                     for (size_t i = 0; i < 2 * nks; i++) scales[i] = (uint16_t)(half_rand() & 0x7FFFu);
-                    cl_attn_args a = {q, kk, vv, (uint8_t *)scales, (uint8_t *)(scales + nks), o0, s, nrep, hd, lo, hi, kv, 0.11f, (rnd() & 3) ? 0.0f : 30.0f, (rnd() & 1) ? NULL : sinks};
+                    cl_attn_args a = {q, kk, vv, (uint8_t *)scales, (uint8_t *)(scales + nks), o0, s, nrep, hd, lo, hi, kv, 0.11f, (rnd() & 3) ? 0.0f : 30.0f, (rnd() & 1) ? NULL : sinks,
+                                      (rnd() & 1) ? kk : NULL};
                     ref->attention(&a);
                     a.o = o1;
                     k->attention(&a);
