@@ -16,7 +16,7 @@ from colibri_edge.core.runtime cimport ST_DISK, ST_DISPATCH, ST_EXPERTS, ST_ROUT
 
 cdef enum:
     CHUNK_BYTES = 65536     # of weights in one chunk
-    DOWN_BYTES = 262144     # of a down chunk, over all experts: each gives a stretch that memory streams well
+    DOWN_BYTES = 1048576    # of a down chunk, over all experts: each gives a stretch that memory streams well
     TILE_BYTES = 524288     # of outputs that wait for the sum over experts
 
 ctypedef struct pass_t:

@@ -8,7 +8,7 @@ from colibri_edge._native cimport cl_act8, cl_mm_args, cl_pool_run
 from colibri_edge.core.runtime cimport activations, imax, imin, matrix, runtime
 
 cdef enum:
-    CHUNK_BYTES = 65536      # of weights: small enough to balance unequal cores, large against a counter's cost
+    CHUNK_BYTES = 131072     # of weights: small enough to balance unequal cores, large against what a new stretch of memory costs
 
 ctypedef struct pass_t:
     runtime *rt
