@@ -18,6 +18,7 @@ if hasattr(os, "add_dll_directory"):    # Windows has no RUNPATH: the modules of
 _EXPORTS = {
     "Generation": "model", "MoEBlock": "block", "Model": "model", "Token": "model", "available_isas": "_native",
     "isa": "_native", "export_block": "blockfile",
+    "BlockError": "block", "ConvertError": "convert.source", "FileError": "topology",
 }
 __all__ = ["__version__", "convert", "show_config", *_EXPORTS]
 

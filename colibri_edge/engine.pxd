@@ -101,6 +101,7 @@ cdef class Session:
     cdef void _add(self, const float *w, float eps, const ffn_layer *l, int32_t n) noexcept nogil
     cdef int32_t _feed_forward(self, const ffn_layer *l, const ffn_layer *next, int32_t n) noexcept nogil
     cdef void _delta(self, const delta_layer *l, int32_t n) noexcept nogil
+    cdef object error(self, int32_t rc)
     cdef int _fail(self, int32_t rc) except -1 nogil
     cdef int32_t forward(self, const int32_t *tokens, int32_t n) noexcept nogil
     cdef int32_t experts(self, const int32_t *tokens, int32_t n) noexcept nogil

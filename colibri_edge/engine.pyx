@@ -907,6 +907,7 @@ cdef class Session:
             if rc:
                 return rc
         if self._begin(tokens, n):
+            self.dirty = self.program.state_floats > 0  # the caller may go back to before earlier chunks
             return -5
         for i in range(self.program.n_layers):
             l = &self.program.layers[i]
@@ -975,18 +976,22 @@ cdef class Session:
             cl_pool_run(self.rt.pool, cap_chunk, &c, n * c.per_row)
         enter(&self.rt, ST_OTHER)
 
+    cdef object error(self, int32_t rc):
+        """What a code of forward means, as an exception."""
+        if cl_guard_lost(self.program.mapped):
+            from colibri_edge.file import FileError
+
+            return FileError(f"{self.program.file.path} was cut while it was in use: pages of it are gone; copy the file again and load it anew")
+        if rc == -3:
+            return self.program.store.error()
+        if rc == -5:
+            return OSError(f"{self.program.file.path}: the embedding of token {self.status} cannot be read; the disk failed or the file was "
+                           "cut while it was in use")
+        return EngineError(f"layer {self.status}: the router's scores hold a NaN; the weights are damaged or overflow")
+
     cdef int _fail(self, int32_t rc) except -1 nogil:
         with gil:
-            if cl_guard_lost(self.program.mapped):
-                from colibri_edge.file import FileError
-
-                raise FileError(f"{self.program.file.path} was cut while it was in use: pages of it are gone; copy the file again and load it anew")
-            if rc == -3:
-                raise self.program.store.error()
-            if rc == -5:
-                raise OSError(f"{self.program.file.path}: the embedding of token {self.status} cannot be read; the disk failed or the file was "
-                              "cut while it was in use")
-            raise EngineError(f"layer {self.status}: the router's scores hold a NaN; the weights are damaged or overflow")
+            raise self.error(rc)
 
     cdef int feed_tokens(self, const int32_t *tokens, int32_t n, bint want_logits) except -1 nogil:
         """Feeds n tokens (checked by the caller); with want_logits the last one's logits stand in logits[0]."""

@@ -36,6 +36,7 @@ MAX_VALUES = 1 << 19                       # commas, colons and brackets of the 
 SECTION, PAGE, LINE = 65536, 4096, 64
 READ = 4 << 20
 AGAIN = "convert the model again"
+SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")     # what `generation` may set beside its end ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +186,11 @@ class ColibriFile:
         if not isinstance(ids, list) or any(type(i) is not int or not 0 <= i < 1 << 31 for i in ids):
             self._fail(f"generation eos_token_ids is {_show(ids)}, wanted an array of token ids; {AGAIN}")
         for key, v in gen.items():
-            if key != "eos_token_ids" and (type(v) not in (int, float, bool) or not math.isfinite(v)):
+            if key == "eos_token_ids":
+                continue
+            if key not in SAMPLING:
+                self._fail(f"generation has an entry {_show(key)}, wanted only eos_token_ids, {', '.join(SAMPLING)}; {AGAIN}")
+            if type(v) not in (int, float) or not math.isfinite(v):
                 self._fail(f"generation {_show(key)} is {_show(v)}, wanted a number; {AGAIN}")
 
     # -- the directory ------------------------------------------------------------------------------------------

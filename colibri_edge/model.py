@@ -142,16 +142,16 @@ class Model:
         chunk: tokens of one prefill pass (default: 256, and 512 where experts are streamed and the buffers are worth it).
         weights: "map" (instant start), "ram" (copied into huge pages first) or "auto": where all of it fits the ceiling, mapped at
         first and, with memory to spare, moved into huge pages behind the first answer (settle); else the routed experts are streamed
-        from disk. Without ram= the ceiling is the memory that is free, cgroup limits included.
+        from disk. Without ram= the ceiling is the memory that is free, cgroup limits included; "map" and "ram" heed a ram= that is given.
         policy: which expert leaves memory, "next", "lfu" or "lru" (core/store); prefetch: read what the next layer will probably
         choose; learn: begin with the counts of `MODEL.usage` where that file is there (see save_usage). These three change speed,
         never results.
-        Raises FileError, FileNotFoundError or ValueError, each with what to do.
+        Raises FileError or ConvertError (both are ValueErrors), ValueError or OSError, each with what to do.
         """
         from colibri_edge.convert.cache import resolve
 
         file = ColibriFile(resolve(str(path), progress=progress) if progress else resolve(str(path)))
-        program = Program(file, "ram" if weights == "ram" else "map")
+        program = Program(file, "map")
         if threads is not None and threads < 1:
             raise ValueError(f"threads is {threads}, wanted at least 1")
         if chunk is not None and chunk < 1:
@@ -170,12 +170,18 @@ class Model:
         threads = threads or limits.default_threads()
         ceiling = limits.parse_bytes(ram) if ram is not None else limits.available_bytes()
         settles = False
-        if ceiling is not None and weights == "auto":
+        if ceiling is not None and (weights == "auto" or ram is not None):
             placed = budget.place(file, program, ctx=ctx, kv=kv, chunk=chunk, threads=threads, ram=ceiling)
+            if placed.weights == "stream" and weights != "auto":
+                whole = sum(budget.need(file, program, ctx, kv, placed.chunk, threads).values())
+                raise ValueError(f"weights={weights!r} holds all experts in memory, which takes {whole} bytes, more than ram={ceiling}; "
+                                 "leave weights at 'auto', which reads from disk what does not fit")
             chunk = placed.chunk
-            settles = placed.weights == "map" and SETTLE_FROM <= file.size <= SETTLE_SHARE * ceiling
+            settles = weights == "auto" and placed.weights == "map" and SETTLE_FROM <= file.size <= SETTLE_SHARE * ceiling
             if placed.weights == "stream":
                 program = Program(file, "stream", placed.slots, policy, embed_rows=placed.embed_rows)
+        if weights == "ram":
+            program = Program(file, "ram")
         program.verify_resident()
         model = cls(file, program, Session(program, ctx, threads, kv, chunk or budget.PREFILL_CHUNK, prefetch=prefetch))
         model._settles = settles
@@ -298,10 +304,7 @@ class Model:
                              "shorten it or load with a larger ctx")
         self.session.check_ids(ids)
         defaults = {k: v for k, v in self.file.meta.get("generation", {}).items() if k != "eos_token_ids"}
-        if sampling.get("temperature") is None and sampling.get("seed") is None and not defaults.pop("do_sample", True):
-            defaults.pop("temperature", None)
         settings = {**defaults, **{k: v for k, v in sampling.items() if v is not None}}
-        settings.pop("do_sample", None)
         has_text = self.file.tokenizer_view() is not None
         banned = self.tokenizer.banned(self.program.vocab) if has_text else None
         sampler = Sampler(self.program.vocab, banned=banned, **settings)

@@ -35,7 +35,7 @@ extern "C" {
 typedef struct colibri_model colibri_model_t;
 
 /* Opens a file. path: UTF-8, either separator. max_batch: most tokens of one forward, at least 1.
-   NULL when it cannot be opened. Free with colibri_free. */
+   NULL when it cannot be opened. Free with colibri_free. Threads: the fast cores, or COLIBRI_EDGE_THREADS. */
 COLIBRI_API colibri_model_t *colibri_init_model(const char *path, int max_batch);
 
 /* in [batch][hidden] -> out [batch][hidden], row-major, not overlapping; 0 <= batch <= max_batch.
@@ -54,7 +54,8 @@ COLIBRI_API const char *colibri_last_error(void);
 /* ---- whole models: version 2 files, .gguf files, Hugging Face folders ---- */
 typedef struct colibri_session colibri_session_t;
 
-/* Opens a model. ctx: most positions, 0 = the default; threads: 0 = what pays here. NULL when it cannot be opened. */
+/* Opens a model. path: UTF-8, as the system writes it. ctx: most positions, 0 = the default; threads: 0 = what pays here. NULL when it
+   cannot be opened. */
 COLIBRI_API colibri_session_t *colibri_session_open(const char *path, int ctx, int threads);
 
 /* Appends n tokens to the sequence; afterwards the logits of the last one can be read. 0, -1, -2 or -3; after an error the position is
@@ -66,7 +67,8 @@ COLIBRI_API const float *colibri_session_logits(const colibri_session_t *session
 COLIBRI_API int colibri_session_vocab(const colibri_session_t *session);    /* number of logits */
 COLIBRI_API int colibri_session_position(const colibri_session_t *session); /* tokens in the sequence */
 
-/* Forgets all tokens from `position` on. 0, or -1 when there are not that many. */
+/* Forgets all tokens from `position` on. 0, or -1 when there are not that many; a model with a recurrent state computes tokens since its
+   last checkpoint again, which can fail as a feed does. */
 COLIBRI_API int colibri_session_rewind(colibri_session_t *session, int position);
 COLIBRI_API void colibri_session_close(colibri_session_t *session);
 

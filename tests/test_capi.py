@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -412,17 +413,21 @@ def test_whole_model_equals_python(flags, whole, tmp_path):
     assert [int(t) for t in run(exe, whole, 5, 1, 2, 3).split()] == tokens[3:]
 
 
+def library(flags) -> ctypes.CDLL:
+    """libcolibri, with the session functions' types."""
+    c = ctypes.CDLL(str(next(Path(f[2:]) for f in flags if f.startswith("-L")) / "libcolibri.so"))
+    c.colibri_session_open.restype = c.colibri_session_logits.restype = ctypes.c_void_p
+    c.colibri_last_error.restype = ctypes.c_char_p
+    return c
+
+
 def test_session_functions(flags, whole):
     """Feed, rewind, errors; logits bit for bit as Model.logits gives them."""
     from colibri_edge import Model
 
     model = Model.load(whole, ctx=16)
     want = model.logits([1, 2, 3, 4])
-    lib = next(Path(f[2:]) for f in flags if f.startswith("-L")) / "libcolibri.so"
-    c = ctypes.CDLL(str(lib))
-    for name in ("colibri_session_open", "colibri_session_logits"):
-        getattr(c, name).restype = ctypes.c_void_p
-    c.colibri_last_error.restype = ctypes.c_char_p
+    c = library(flags)
     s = ctypes.c_void_p(c.colibri_session_open(os.fsencode(whole), 16, 1))
     assert s.value, c.colibri_last_error()
     assert c.colibri_session_logits(s) is None and b"no token has been fed" in c.colibri_last_error()
@@ -442,4 +447,24 @@ def test_session_functions(flags, whole):
     assert feed(vocab) == -1 and f"token 0 is {vocab}, outside the vocabulary".encode() in c.colibri_last_error()
     assert feed(*range(13)) == -1 and b"4 + 13 tokens do not fit the context of 16" in c.colibri_last_error()
     assert c.colibri_session_position(s) == 4
+    c.colibri_session_close(s)
+
+
+def test_a_session_says_which_record_is_damaged(flags, whole, tmp_path):
+    """The code is that of colibri.h, the message names layer and expert, the position is what it was."""
+    from colibri_edge.file import ColibriFile
+
+    data = bytearray(Path(whole).read_bytes())
+    with ColibriFile(whole) as f:
+        stack = [t for name, t in f.tensors.items() if name.endswith(".experts")][-1]
+    for e in range(stack.count):
+        data[stack.offset + e * stack.stride + 7] ^= 1
+    bad = tmp_path / "bad.colibri"
+    bad.write_bytes(data)
+    c = library(flags)
+    s = ctypes.c_void_p(c.colibri_session_open(os.fsencode(bad), 16, 1))
+    assert s.value, c.colibri_last_error()
+    assert c.colibri_session_feed(s, (ctypes.c_int32 * 2)(1, 2), 2) == -3
+    assert re.search(rb"layer \d+, expert \d+ is damaged", c.colibri_last_error()), c.colibri_last_error()
+    assert c.colibri_session_position(s) == 0
     c.colibri_session_close(s)

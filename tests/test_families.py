@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ import pytest
 import tinymodels as tiny
 
 from colibri_edge import families
+from colibri_edge.apps import info
 from colibri_edge.convert import ConvertError, convert, plan, writer
 from colibri_edge.convert.formats import AFFINE, FLOATS
 from colibri_edge.convert.safetensors import load_json_file, read_folder
@@ -82,6 +84,19 @@ def test_a_q8_cache_is_near_transformers_and_half_as_large(name):
 
 
 # -- configuration to topology -----------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("t", tiny.TINY, ids=lambda t: t.name)
+def test_info_describes_it(t):
+    """Every kind of layer has a line, and the lines count the layers."""
+    path = convert(folder(t.name), _root / f"{t.name}.info.colibri").path
+    facts = info.describe(str(path))
+    wanted = reference(t.name).config
+    assert [layer["attention"] == "delta" for layer in facts["layers"]] == [
+        kind == "linear_attention" for kind in getattr(wanted, "layer_types", None) or [""] * wanted.num_hidden_layers]
+    text = info.render(facts)
+    assert sum(int(n) for n in re.findall(r"(?m)^  (\d+) layers? ", text)) == wanted.num_hidden_layers
+    assert ("gated delta rule" in text) == ("linear_attention" in (getattr(wanted, "layer_types", None) or []))
+
 
 @pytest.mark.parametrize("t", tiny.TINY, ids=lambda t: t.name)
 def test_every_layout_becomes_the_model_that_transformers_has(t):

@@ -238,6 +238,8 @@ def test_hostile_values_never_get_past_the_reader(model, tmp_path):
     (lambda m: m.update(format="colibra"), "wanted 'colibri'"),
     (lambda m: m.update(version=2.0), "version 2.0"),
     (lambda m: m["generation"].update(eos_token_ids=[1, "2"]), "token ids"),
+    (lambda m: m["generation"].update(top_q=1), "generation has an entry 'top_q'"),
+    (lambda m: m["generation"].update(top_p=True), "wanted a number"),
 ])
 def test_faults_are_named(model, tmp_path, change, match):
     head, meta, rest = parts(model)

@@ -47,6 +47,16 @@ def tight(path, less: int = 14, **kw) -> Model:
     return Model.load(path, ram=ram, ctx=96, kv="f16", chunk=32, threads=2, **kw)
 
 
+@pytest.mark.parametrize("weights", ["map", "ram"])
+def test_weights_that_stay_in_memory_heed_the_ceiling(path, weights):
+    """--ram is a ceiling whatever --weights says: refused where only streaming would fit, taken where all of it fits."""
+    with pytest.raises(ValueError, match=f"weights='{weights}' holds all experts in memory, .* leave weights at 'auto'"):
+        tight(path, weights=weights)
+    assert tight(path, 0, weights=weights).program.weights == weights
+    with pytest.raises(budget.DoesNotFit):
+        Model.load(path, ram=1 << 20, weights=weights)
+
+
 def test_learned_counts_never_change_a_bit(path):
     want = Model.load(path, kv="f16").logits(golden.prompt())
     first = tight(path)
@@ -74,6 +84,23 @@ def test_a_second_run_begins_with_the_hot_experts(path):
     assert m.stats()["guesses"] == 4
     again = tight(path, learn=False)
     assert again.stats()["guesses"] == 0 and again.save_usage() is None
+
+
+def test_chat_takes_the_options_of_the_machine(monkeypatch):
+    """What `chat --help` offers reaches the model, as with `run`."""
+    seen = {}
+
+    def load(path, **options):
+        seen.update(options)
+        raise ValueError("far enough")
+
+    monkeypatch.setattr(Model, "load", load)
+    options = ["-t", "3", "--ram", "1GiB", "--ctx", "99", "--kv", "q8_0", "--weights", "map", "--policy", "lru", "--prefetch", "--no-usage"]
+    for command in (["chat", "demo"], ["run", "demo", "-p", "x"]):
+        seen.clear()
+        assert cli.main([*command, *options]) == 1
+        assert seen == {"threads": 3, "ram": 1 << 30, "ctx": 99, "kv": "q8_0", "weights": "map", "policy": "lru", "prefetch": True,
+                        "learn": False}
 
 
 def test_counts_add_up_and_old_ones_fade():

@@ -40,9 +40,7 @@ def add_arguments(p) -> None:
 
 
 def main(args) -> int:
-    from colibri_edge.model import Model
-
-    model = Model.load(args.model, threads=args.threads, ram=args.ram, ctx=args.ctx, kv=args.kv)
+    model = run.load(args)
     if not model.file.meta.get("chat_template"):
         raise Fail(f"{model.file.path} has no chat template, so there is nothing to talk with; continue a text with run --raw")
     sampling = dict(temperature=args.temp, top_p=args.top_p, top_k=args.top_k, min_p=args.min_p,
@@ -61,7 +59,7 @@ def main(args) -> int:
             print(talk.command(word), file=sys.stderr)
             continue
         talk.answer(line.removeprefix("/") if line.startswith("//") else line)
-    model.save_usage()
+    run.note_usage(model)
     return OK
 
 

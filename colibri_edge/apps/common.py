@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Sequence
 OK, ERROR, USAGE, INTERRUPTED = 0, 1, 2, 130
 MAX_THREADS = 256           # of the pool (csrc/threads.c)
 
-MODEL_HELP = ("a .colibri file, a .gguf file (any part of a split one), a Hugging Face folder, or the word demo for "
+MODEL_HELP = ("a .colibri file, a .gguf file (any part of a split one), a Hugging Face, MLX or flash-moe folder, or the word demo for "
               "the model that comes with colibri-edge; anything but .colibri is converted once, beside the source or "
-              "in your cache folder")
+              "in your cache folder (COLIBRI_EDGE_CACHE names another)")
 
 
 class Fail(Exception):

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from colibri_edge.apps.common import OK, Fail, mib, table
+from colibri_edge.apps.common import OK, USAGE, Fail, mib, table
 
 HELP = "make a .colibri file of a Hugging Face, MLX or flash-moe folder, a GGUF file or another .colibri file"
 EXAMPLES = """\
@@ -15,7 +15,7 @@ examples:
 Weights that are quantised already (GGUF, MLX, MXFP4) keep their blocks bit for bit; --quant applies to weights stored as
 floats. --quant q2 also puts routed experts into 2 bits that are quantised already. Embedding and output matrix get a finer
 format from q4_0 on down. Routers and norms stay float32. Memory stays small
-whatever the model's size. The target is written under a temporary name and put in place when it is complete.
+whatever the model's size (but for --calibrate). The target is written under a temporary name and put in place when it is complete.
 """
 WEIGHED = ("q2", "q4_a")
 QUANTS = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_k", "q6_k", "q4_a", "mxfp4", "q2")
@@ -28,8 +28,9 @@ def add_arguments(p) -> None:
     p.add_argument("--quant", choices=QUANTS, metavar="T",
                    help=f"format for weights stored as floats: {', '.join(QUANTS)} (default: as they are)")
     p.add_argument("--calibrate", metavar="FILE",
-                   help="a text: prints the KL divergence of the logits on it from the source's, and weighs the columns of 2-bit and "
-                        "q4_a experts by their activations where that brings it down")
+                   help="with --quant q2 or q4_a, a text of at least 256 tokens: prints the KL divergence of the logits on it from the "
+                        "source's, and weighs the columns of the experts by their activations where that brings it down; loads and runs "
+                        "the model, and needs disk for up to three more files beside DST meanwhile")
 
 
 def main(args) -> int:
@@ -69,7 +70,7 @@ def calibration_text(args) -> str | None:
     if args.calibrate is None:
         return None
     if args.quant not in WEIGHED:
-        raise Fail(f"--calibrate weighs affine experts only; give --quant {' or '.join(WEIGHED)} with it")
+        raise Fail(f"--calibrate weighs affine experts only; give --quant {' or '.join(WEIGHED)} with it", USAGE)
     path = Path(args.calibrate)
     if not path.is_file():
         raise Fail(f"{path} is no file; wanted a text to calibrate with")

@@ -95,8 +95,8 @@ def describe(model: str) -> dict:
 def _layer(layer: dict) -> dict:
     """One layer's sizes, flat, so that equal layers can be counted."""
     a, f = layer["attn"], layer["ffn"]
-    out = {"heads": a["heads"], "kv_heads": a["kv_heads"], "head_dim": a["head_dim"], "window": a["window"],
-           "ffn": f["kind"], "intermediate": f["intermediate"]}
+    sizes = ("key_heads", "key_dim", "value_heads", "value_dim") if a["kind"] == "delta" else ("heads", "kv_heads", "head_dim", "window")
+    out = {"attention": a["kind"], **{k: a[k] for k in sizes}, "ffn": f["kind"], "intermediate": f["intermediate"]}
     if f["kind"] == "moe":
         shared = f["shared"]["intermediate"] if f["shared"] else 0
         out |= {"experts": f["experts"], "top_k": f["top_k"], "shared_intermediate": shared}
@@ -168,11 +168,15 @@ def render(f: dict) -> str:
 
 
 def _line(layer: dict) -> str:
-    attn = f"{layer['heads']} heads over {layer['kv_heads']} of {layer['head_dim']}"
-    if layer["window"]:
-        attn += f", window {layer['window']}"
+    if layer["attention"] == "delta":
+        attn = (f"gated delta rule {layer['value_heads']} heads of {layer['value_dim']} over {layer['key_heads']} of "
+                f"{layer['key_dim']}")
+    else:
+        attn = f"attention {layer['heads']} heads over {layer['kv_heads']} of {layer['head_dim']}"
+        if layer["window"]:
+            attn += f", window {layer['window']}"
     if layer["ffn"] == "dense":
-        return f"attention {attn}; dense, width {layer['intermediate']}"
+        return f"{attn}; dense, width {layer['intermediate']}"
     shared = f", one shared of width {layer['shared_intermediate']}" if layer["shared_intermediate"] else ""
-    return (f"attention {attn}; {layer['experts']} experts of width {layer['intermediate']}, {layer['top_k']} a token"
+    return (f"{attn}; {layer['experts']} experts of width {layer['intermediate']}, {layer['top_k']} a token"
             f"{shared}")

@@ -44,7 +44,8 @@ def add_arguments(p) -> None:
     p.add_argument("--ram", type=size, metavar="SIZE", help="ceiling on memory, such as 2GiB (default: what is free here)")
     p.add_argument("--ctx", type=whole(1, 1 << 30), metavar="N", help="context (default: the model's own, at most 4096)")
     p.add_argument("--kv", choices=("auto", "f32", "f16", "q8_0"), default="auto", help="type of the KV cache")
-    p.add_argument("--quant", metavar="F", help="plan for weights stored as floats converted to this format, such as q4_0")
+    p.add_argument("--quant", metavar="F", help="plan for weights stored as floats converted to this format, such as q4_0; "
+                        "not for .colibri files")
     p.add_argument("-t", "--threads", type=whole(1, MAX_THREADS), metavar="N", help="threads (default: what pays here)")
     p.add_argument("--memory-rate", type=size, metavar="SIZE", help="bytes a second of memory, instead of a probe")
     p.add_argument("--disk-rate", type=size, metavar="SIZE", help="bytes a second of random reads, instead of a probe")

@@ -105,7 +105,8 @@ def _machine_arguments(g) -> None:
     g.add_argument("--ctx", type=whole(1, 1 << 30), metavar="N",
                    help="context: most tokens of prompt and answer (default: the model's own, at most 4096)")
     g.add_argument("--weights", choices=("auto", "map", "ram"), default="auto",
-                   help="read the weights where the file is mapped (instant start), or copy them into huge pages first")
+                   help="read the weights where the file is mapped (instant start), or copy them into huge pages first; auto (default): "
+                        "mapped, moved into huge pages behind the first answer where memory allows, streamed where --ram is too little")
     g.add_argument("--kv", choices=("auto", "f32", "f16", "q8_0"), default="auto",
                    help="numbers kept for earlier tokens (default auto: f32 for float weights, f16 for quantised ones)")
 
@@ -140,21 +141,31 @@ def main(args) -> int:
         print(clock.table(load_s, answer), file=sys.stderr)
         if model.program.weights == "stream":
             print(experts_line(model.stats()), file=sys.stderr)
+    note_usage(model)
+    return INTERRUPTED if interrupted else OK
+
+
+def load(args):
+    """The model of a command line that has _machine_arguments."""
+    from colibri_edge.model import Model
+
+    return Model.load(args.model, threads=args.threads, ram=args.ram, ctx=args.ctx, kv=args.kv, weights=args.weights, policy=args.policy,
+                      prefetch=args.prefetch, learn=not args.no_usage)
+
+
+def note_usage(model) -> None:
+    """Saves how often experts were used, and says what was wrong with the file or could not be written."""
     for note in (model.usage_note, model.save_usage()):
         if note:
             print(f"colibri-edge: note: {note}", file=sys.stderr)
-    return INTERRUPTED if interrupted else OK
 
 
 def _begin(args, prompt: str):
     """The loaded model and its answer, not yet begun."""
-    from colibri_edge.model import Model
-
     schema = read_schema(args.json_schema) if args.json_schema is not None else None
     if schema is not None and args.stop:
         raise Fail("--stop would cut the JSON that --json-schema asks for; leave one of them out", USAGE)
-    model = Model.load(args.model, threads=args.threads, ram=args.ram, ctx=args.ctx, kv=args.kv, weights=args.weights,
-                       policy=args.policy, prefetch=args.prefetch, learn=not args.no_usage)
+    model = load(args)
     options = dict(stop=args.stop, temperature=args.temp, top_p=args.top_p, top_k=args.top_k, min_p=args.min_p,
                    repetition_penalty=args.repeat_penalty, seed=args.seed, schema=schema)
     if args.raw:

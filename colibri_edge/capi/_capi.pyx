@@ -100,16 +100,14 @@ cdef int32_t _feed_session(Session s, const int32_t *tokens, int32_t n) noexcept
 
 
 cdef int32_t _say(Session s, int32_t rc) noexcept nogil:
-    if rc == -2:
-        return cl_fail(rc, "layer %d: the router's scores hold a NaN; the weights are damaged or overflow", <int>s.status)
+    """Tells cl_fail what a code of Session.forward means, and returns the code that colibri.h has for it."""
+    cdef int32_t code = -1 if rc < -3 else rc   # the file was cut, or cannot be read
     with gil:
         try:
-            e, s.error = s.error, None
-            text = f"layer {s.status}: {e}".encode()
-            cl_fail(rc, "%s", <const char *>text)
-        except Exception:
-            cl_fail(rc, "an expert's record could not be had")
-    return rc
+            text = str(s.error(rc)).encode("utf-8", "replace")
+        except Exception as e:
+            text = f"code {rc}, and then {type(e).__name__}".encode()
+        return cl_fail(code, "%s", <const char *>text)
 
 
 cdef const float *_logits_of(Session s) noexcept nogil:

@@ -11,10 +11,10 @@ import json
 import math
 from pathlib import Path
 
+from ..file import SAMPLING
 from .safetensors import load_json_file
 from .source import ConvertError
 
-NUMBERS = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
 TURN_ENDS = ("<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end|>", "<|endoftext|>", "<|end_of_text|>", "<end_of_turn>",
              "<|end_of_turn|>", "<|return|>", "<|call|>", "<turn|>")
 HARMONY = {"<|return|>", "<|call|>"}      # where both are, <|end|> ends a message of the answer, not the answer
@@ -64,7 +64,7 @@ def _template(value) -> str | None:
 
 def _numbers(gen: dict) -> dict:
     """Sampling defaults; do_sample false means greedy, which is temperature 0 here."""
-    out = {k: gen[k] for k in NUMBERS if type(gen.get(k)) in (int, float) and math.isfinite(gen[k])}
+    out = {k: gen[k] for k in SAMPLING if type(gen.get(k)) in (int, float) and math.isfinite(gen[k])}
     if gen.get("do_sample") is False:
         out.pop("temperature", None)
         out["temperature"] = 0.0

@@ -63,6 +63,8 @@ def outline(model, quant: str | None = None) -> ColibriFile | Outline:
     """The model's outline. quant: as in convert(). Raises ConvertError or FileError."""
     src = Path(model).expanduser()
     if str(model) == "demo" and not src.exists() or src.is_file() and src.suffix != ".gguf":
+        if quant is not None:
+            raise ConvertError(f"{src} is a .colibri file, and plans are made of such files as they are; leave quant out, or convert first")
         return ColibriFile(resolve(model))
     if not src.exists():
         raise ConvertError(f"{src} does not exist; wanted a .colibri or .gguf file (its first megabytes will do), a Hugging Face folder "

@@ -179,6 +179,7 @@ cdef void down_chunk(void *ctx, int32_t chunk, int32_t worker) noexcept nogil:
     cdef float *out = acc + n
     cdef float *x
     cdef const float *bias
+    cdef const uint8_t *next
     cdef size_t at
     cdef float gate
     cdef matrix w, after
@@ -187,11 +188,13 @@ cdef void down_chunk(void *ctx, int32_t chunk, int32_t worker) noexcept nogil:
         bind_expert(s, &s.down, s.down_at, b.groups.expert[0], &after)
         for i in range(b.groups.n):
             w = after
+            next = NULL
             if i + 1 < b.groups.n:
                 bind_expert(s, &s.down, s.down_at, b.groups.expert[i + 1], &after)
+                next = row_groups(&after, g0)
             # outputs stand in group order: row j of group i is pair[start + j]
             mm_rows(p.rt, &w, &part, b.groups.pair + b.groups.start[i], b.groups.start[i + 1] - b.groups.start[i], g0, ng,
-                    out + <size_t>b.groups.start[i] * n, n, row_groups(&after, g0) if i + 1 < b.groups.n else NULL)
+                    out + <size_t>b.groups.start[i] * n, n, next)
             bias = bias_of(s, s.down_bias_at, b.groups.expert[i])
             if bias != NULL:
                 for t in range(b.groups.start[i], b.groups.start[i + 1]):

@@ -32,12 +32,12 @@ def add_arguments(p) -> None:
 
 
 def main(args) -> int:
-    from colibri_edge.apps.service.config import ConfigError, load
+    from colibri_edge.apps.service.config import UNIT_FOLDERS, ConfigError, load
 
     if args.yes and not args.install:
         raise Fail("--yes belongs to --install; give both", USAGE)
     try:
-        config = load(args.config)
+        config = load(args.config, for_unit=args.check or args.install)
     except ConfigError as e:
         for line in e.problems:
             print(f"colibri-edge: error: {line}", file=sys.stderr)
@@ -48,6 +48,8 @@ def main(args) -> int:
         return install(config, do_it=args.yes)
     if args.check:
         print(f"{config.path}: good; {config.source['kind']} -> {', '.join(s['kind'] for s in config.sinks)}")
+        if config.waits_for_unit:
+            print(f"It needs {' or '.join(map(str, UNIT_FOLDERS))}, which the unit makes; by hand, make them and set folder in [queue].")
         return OK
     from colibri_edge.apps.service.loop import Service
 

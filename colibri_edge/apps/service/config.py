@@ -135,6 +135,7 @@ SECTIONS = {
 }
 SENSOR = {"file": (text, Required), "scale": (real(), 1.0), "digits": (whole(0, 9), None), "default": (text, None)}
 TOP = (*SECTIONS, "source", "sink", "sensors")
+UNIT_FOLDERS = Path("/run/colibri-edge"), Path("/var/lib/colibri-edge")     # what the unit makes: RuntimeDirectory, StateDirectory
 
 
 @dataclass
@@ -153,14 +154,16 @@ class Config:
     sinks: list[dict]
     sensors: dict[str, dict]
     schema: str | None = None
+    waits_for_unit: bool = False    # needs a folder that only the unit makes
 
     def beside(self, name: str) -> Path:
         """A file named in the config: as it stands, or beside the config where it is relative."""
         return self.path.parent / name
 
 
-def load(path: str | Path) -> Config:
-    """Reads and checks a file. Raises ConfigError with every problem, OSError where it cannot be read."""
+def load(path: str | Path, for_unit: bool = False) -> Config:
+    """Reads and checks a file. for_unit: what the unit makes before it starts counts as there. Raises ConfigError with every problem,
+    OSError where it cannot be read."""
     path = Path(path).absolute()
     raw = path.read_bytes()
     try:
@@ -171,12 +174,12 @@ def load(path: str | Path) -> Config:
     except tomllib.TOMLDecodeError as e:
         m = re.search(r" \(at line (\d+), column \d+\)$", str(e))
         raise ConfigError([f"{path}:{m[1]}: {str(e)[:m.start()]}" if m else f"{path}: {e}"]) from None
-    return _Checker(path, source_text, data).check()
+    return _Checker(path, source_text, data, for_unit).check()
 
 
 class _Checker:
-    def __init__(self, path: Path, source_text: str, data: dict):
-        self.path, self.data = path, data
+    def __init__(self, path: Path, source_text: str, data: dict, for_unit: bool):
+        self.path, self.data, self.for_unit = path, data, for_unit
         self.lines = _lines(source_text)
         self.problems: list[tuple[int, str]] = []
 
@@ -260,13 +263,20 @@ class _Checker:
             self.bad(("pace", "to"), f"pace to is {c.pace['to']:g}, wanted more than from, which is {c.pace['from']:g}")
         folder = c.queue["folder"] or os.environ.get("STATE_DIRECTORY")
         if c.source["kind"] in ("socket", "mqtt") and not folder:
-            self.bad(("queue", "folder"), f"a {c.source['kind']} source acknowledges what it accepts, so it needs a folder to keep it in: "
-                     "set folder in [queue], or StateDirectory= in the unit")
+            if self.for_unit:
+                c.waits_for_unit = True
+            else:
+                self.bad(("queue", "folder"), f"a {c.source['kind']} source acknowledges what it accepts, so it needs a folder to keep it "
+                         "in: set folder in [queue], or StateDirectory= in the unit")
         paths = [(("source", "path"), c.source.get("path"))]
         paths += [(("sink", i, "path"), s.get("path")) for i, s in enumerate(c.sinks)]
         for where, path in paths:
             parent = c.beside(path).parent if path else None
-            if parent and "$" not in str(parent) and not parent.is_dir():
+            if not parent or "$" in str(parent) or parent.is_dir():
+                continue
+            if self.for_unit and parent in UNIT_FOLDERS:
+                c.waits_for_unit = True
+            else:
                 self.bad(where, f"folder {parent} is not there")
         if c.source["kind"] == "folder" and not c.beside(c.source["path"]).is_dir():
             self.bad(("source", "path"), f"{c.beside(c.source['path'])} is no folder")
