@@ -13,6 +13,7 @@ import json
 import time
 
 from colibri_edge import Model
+from colibri_edge.demo import task
 
 
 def replies(model: Model, pairs: list[tuple[str, str]], schema: dict | None) -> list[str]:
@@ -33,9 +34,13 @@ def good(check, answer: str) -> bool:
     return True
 
 
-def main() -> None:
-    from colibri_edge.demo import task
+def counts(got: list[str], pairs: list[tuple[str, str]]) -> tuple[int, int, int]:
+    """How many answers are exact, parse as JSON, are calls that the tool table allows."""
+    exact = sum(text == want for text, (_, want) in zip(got, pairs, strict=True))
+    return exact, sum(good(json.loads, t) for t in got), sum(good(task.validate, t) for t in got)
 
+
+def main() -> None:
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     p.add_argument("models", nargs="*", default=["demo"], metavar="MODEL")
     p.add_argument("-n", type=int, default=600, help="held-out commands (default 600)")
@@ -53,9 +58,9 @@ def main() -> None:
         got = replies(model, pairs, schema)
         seconds = (time.perf_counter() - start) / len(pairs)
         wrong = [(prompt, want, text) for (prompt, want), text in zip(pairs, got, strict=True) if text != want]
-        right = len(pairs) - len(wrong)
+        right, parsed, valid = counts(got, pairs)
         print(f"| {model.file.path.stem} | {model.file.size / 1e6:.1f} MB | {right} of {len(pairs)}, {right / len(pairs):.1%} "
-              f"| {sum(good(json.loads, t) for t in got)} | {sum(good(task.validate, t) for t in got)} | {seconds:.3f} |")
+              f"| {parsed} | {valid} | {seconds:.3f} |")
         for prompt, want, text in wrong[:args.show]:
             print(f"  prompt {prompt}\n    want {want}\n    got  {text}")
 

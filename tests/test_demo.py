@@ -1,10 +1,14 @@
 """The demo model that ships in the package answers commands."""
 import json
+from pathlib import Path
 
 import pytest
 
+from colibri_edge import convert
 from colibri_edge.demo import task
 from colibri_edge.model import Model
+
+WEIGHTS = Path(__file__).parents[1] / "models" / "demo"
 
 
 @pytest.fixture(scope="module")
@@ -45,3 +49,9 @@ def test_held_out_commands(demo):
         except ValueError:
             broken += 1
     assert broken <= 3      # nearly every answer parses, wrong ones too
+
+
+def test_ships_its_published_weights(demo, tmp_path):
+    """So that the README's figures of other widths are of the model that ships."""
+    convert(WEIGHTS, tmp_path / "demo.colibri", "q4_0")
+    assert (tmp_path / "demo.colibri").read_bytes() == demo.file.path.read_bytes()

@@ -10,7 +10,7 @@ copied digit by digit.  The model is a Qwen3MoeForCausalLM; sequences are sorted
 attention needs no mask then) and the loss is taken on answers only.  A share of the sequences holds several turns, so
 that the model does not mind a history, and some a system message, so that it does not mind one.  From `--qat` of the
 way on, the forward pass sees weights as q4_0 stores them and the gradient goes straight through to the float32
-weights: the export is those float32 weights, and quantising them costs next to nothing.
+weights, so that quantising them costs next to nothing.  The export is bfloat16, as models are published; last.pt keeps float32.
 """
 
 from __future__ import annotations
@@ -181,8 +181,9 @@ def loss_of(model, ids, target, balance: float):
 
 
 def export(model, tok: Tokenizer, folder: Path) -> None:
-    """Write the Hugging Face folder."""
+    """Write the Hugging Face folder; the model's weights are bfloat16 from then on."""
     folder.mkdir(parents=True, exist_ok=True)
+    model.to(torch.bfloat16)
     model.generation_config.update(
         do_sample=False,
         max_new_tokens=160,
