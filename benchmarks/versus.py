@@ -7,10 +7,12 @@
 
 Another engine is a command whose last line of output is JSON with "pp" and "tg", tokens a second; {p} and {n} are put in.
 Rows are named as `colibri-edge bench` names them: pp a prompt, tg tokens one by one after a prompt of the first length of -p. Each
-round starts every engine anew, so that no one has the machine's good minute to itself. A ratio is the median over the rounds of
+round starts every engine anew, so that no one has the machine's good minute to itself, and other engines stand between our own builds: a
+shared machine gives less memory bandwidth for a while after it gave much. A ratio is the median over the rounds of
 ours / theirs in that round; the share of the ceiling is against the probe of the same round (bench --help).
 """
 import argparse
+import itertools
 import json
 import shlex
 import statistics
@@ -62,21 +64,24 @@ def main() -> None:
     p.add_argument("--build", action="append", default=[], metavar="NAME=PYTHON", help="another installation of colibri-edge")
     p.add_argument("--engine", action="append", default=[], metavar="NAME=COMMAND")
     a = p.parse_args()
-    engines = {f"colibri-edge {w}": (lambda w=w: ours(sys.executable, a.model, w, a)) for w in a.weights.split(",")}
+    own = {f"colibri-edge {w}": (lambda w=w: ours(sys.executable, a.model, w, a)) for w in a.weights.split(",")}
     for text in a.build:
         name, _, python = text.partition("=")
-        engines[name] = lambda python=python: ours(python, a.model, a.weights.split(",")[0], a)
+        own[name] = lambda python=python: ours(python, a.model, a.weights.split(",")[0], a)
+    others = {}
     for text in a.engine:
         name, _, command = text.partition("=")
-        engines[name] = lambda command=command: (theirs(command, a), {})
+        others[name] = lambda command=command: (theirs(command, a), {})
+    engines = own | others
+    turns = [name for pair in itertools.zip_longest(own, others) for name in pair if name]
     seen, shares = {name: [] for name in engines}, {name: [] for name in engines}
     for i in range(a.rounds):
-        for name, run in engines.items():
-            rates, share = run()
+        for name in turns:
+            rates, share = engines[name]()
             seen[name].append(rates)
             shares[name].append(share)
             print(f"round {i + 1} {name}: " + " ".join(f"{k} {v:.1f}" for k, v in rates.items()), file=sys.stderr, flush=True)
-    first, *others = engines
+    first = next(iter(engines))
     print("| test | engine | tok/s (median) | least to most | of the ceiling | of 8 x 4 tiles | ours / this one |")
     print("|---|---|--:|--:|--:|--:|--:|")
     for row in seen[first][0]:
