@@ -147,7 +147,7 @@ cdef extern from "colibri/kernels.h" nogil:
         int32_t block_bytes
         int32_t int8_act
     void cl_kv_quantize(const float *x, int32_t n, int8_t *q, size_t step, uint16_t *scale, size_t scale_step) noexcept
-    int32_t cl_attn_scratch(int32_t nrep, int32_t head_dim) noexcept
+    size_t cl_attn_scratch(int32_t nrep, int32_t head_dim) noexcept
     const cl_kernels *cl_get_kernels() noexcept
     const cl_kernels *cl_kernels_at(int32_t i) noexcept
     int32_t cl_init(const char *isa) noexcept

@@ -31,7 +31,8 @@ cdef class Program:
     cdef readonly Store store        # records of routed experts
     cdef const uint8_t **single      # [layers]: the one record of a dense FFN or a shared expert
     cdef readonly int32_t n_layers, n_ropes, n_routed, hidden, vocab, context, max_heads_dim, max_kv_dim
-    cdef readonly int32_t max_experts, max_top_k, max_intermediate, max_rope_half, max_rep, max_head_dim
+    cdef readonly int32_t max_experts, max_top_k, max_intermediate, max_rope_half
+    cdef readonly size_t attn_scratch    # floats that a thread needs for the attention of any layer
     cdef readonly int32_t max_mixed, max_keys, max_taps, max_value_dim, max_value_heads  # of gated delta rule layers
     cdef readonly int64_t state_floats                                        # of all layers' recurrent states
     cdef readonly bint float_weights, has_gate, has_apart, has_branches
@@ -104,6 +105,7 @@ cdef class Session:
     cdef object error(self, int32_t rc)
     cdef int _fail(self, int32_t rc) except -1 nogil
     cdef int32_t forward(self, const int32_t *tokens, int32_t n) noexcept nogil
+    cdef int32_t _pass(self, const int32_t *tokens, int32_t n) noexcept nogil
     cdef int32_t experts(self, const int32_t *tokens, int32_t n) noexcept nogil
     cdef void head(self, int32_t t0, int32_t n) noexcept nogil
     cdef void _checkpoint(self, bint keep) noexcept nogil

@@ -2,9 +2,11 @@
 """One forward pass: a layer program compiled from a model file, run without the GIL and without allocation.
 
 Program: what the file says, as C structs that point into its mapping; shared by sessions, never written after loading.
-Session: one sequence: KV cache, position, buffers sized once. One session belongs to one thread at a time.
+Session: one sequence: KV cache, position, buffers sized once. One session belongs to one thread at a time; sessions of a streamed
+Program in several threads take turns, pass by pass.
 Refuses: Python objects between the first and the last layer, allocation after the session is made.
 """
+from cpython.buffer cimport PyBuffer_FillInfo
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.math cimport sqrt
 from libc.stdlib cimport calloc, free
@@ -298,8 +300,7 @@ cdef class Program:
         self.has_apart = self.has_apart or l.attn.post_norm != NULL
         self.max_heads_dim = imax(self.max_heads_dim, l.attn.heads * l.attn.head_dim)
         self.max_kv_dim = imax(self.max_kv_dim, l.attn.kv_heads * l.attn.head_dim)
-        self.max_rep = imax(self.max_rep, l.attn.heads // l.attn.kv_heads)
-        self.max_head_dim = imax(self.max_head_dim, l.attn.head_dim)
+        self.attn_scratch = max(self.attn_scratch, cl_attn_scratch(l.attn.heads // l.attn.kv_heads, l.attn.head_dim))
         return 0
 
     cdef int _delta(self, layer *l, int32_t n, dict a) except -1:
@@ -724,7 +725,7 @@ cdef class Session:
         self.head_rows = imin(HEAD_ROWS, <int32_t>T)
         self.ld_logits = round_up(p.vocab, 8)
         self.logits = <float *>_take(base, &n, self.head_rows * self.ld_logits * 4)
-        self.rt.scratch_bytes = imax(<int32_t>ffn_scratch(<int32_t>T, k), cl_attn_scratch(p.max_rep, p.max_head_dim) * 4)
+        self.rt.scratch_bytes = max(ffn_scratch(<int32_t>T, k), p.attn_scratch * sizeof(float))
         self.rt.scratch = <uint8_t **>_take(base, &n, MAX_THREADS * sizeof(uint8_t *))
         for w in range(self.rt.threads):
             groups = <uint8_t *>_take(base, &n, self.rt.scratch_bytes)
@@ -899,13 +900,20 @@ cdef class Session:
     cdef int32_t forward(self, const int32_t *tokens, int32_t n) noexcept nogil:
         """Runs n <= chunk tokens through all layers; the residual stream of each stays in x. 0, -2 (router), -3 (record),
         -4 (the mapped file was cut), -5 (a row of the embedding cannot be read)."""
-        cdef layer *l
-        cdef const ffn_layer *next
-        cdef int32_t i, rc
+        cdef int32_t rc
         if self.dirty:
             rc = self._replay(self.pos)
             if rc:
                 return rc
+        self.program.store.begin()
+        rc = self._pass(tokens, n)
+        self.program.store.end()
+        return rc
+
+    cdef int32_t _pass(self, const int32_t *tokens, int32_t n) noexcept nogil:
+        cdef layer *l
+        cdef const ffn_layer *next
+        cdef int32_t i, rc
         if self._begin(tokens, n):
             self.dirty = self.program.state_floats > 0  # the caller may go back to before earlier chunks
             return -5
@@ -940,9 +948,10 @@ cdef class Session:
         """The routed layers' norm, router and experts alone, on the embeddings of n <= chunk tokens: what `bench --moe-only` times.
         Neither attention nor position: pos stays. 0, -2, -3, -5 as forward."""
         cdef layer *l
-        cdef int32_t i, rc
+        cdef int32_t i, rc = 0
         if self._begin(tokens, n):
             return -5
+        self.program.store.begin()
         for i in range(self.program.n_layers):
             l = &self.program.layers[i]
             if not l.ffn.moe:
@@ -950,10 +959,12 @@ cdef class Session:
             rc = self._feed_forward(&l.ffn, NULL, n)
             if rc:
                 self.status = i
-                return rc
-        self.program.store.age(n)
+                break
+        if not rc:
+            self.program.store.age(n)
+        self.program.store.end()
         enter(&self.rt, ST_OTHER)
-        return 0
+        return rc
 
     cdef void head(self, int32_t t0, int32_t n) noexcept nogil:
         """Logits of the chunk's tokens t0 .. t0+n-1, n <= head_rows, into logits."""
@@ -1049,7 +1060,7 @@ cdef class Session:
         """The last fed token's logits, float32 [vocab]; overwritten by the next feed."""
         import numpy as np
 
-        return np.asarray(<float[:self.program.vocab]>self.logits)
+        return np.frombuffer(_View.of(self, self.logits, self.program.vocab * sizeof(float)), np.float32)
 
     def all_logits(self, tokens, float[:, ::1] out not None) -> None:
         """Feeds tokens and writes the logits of each, out [tokens, vocab] float32."""
@@ -1088,7 +1099,7 @@ cdef class Session:
                 self._fail(rc)
 
     cdef int32_t rewind_to(self, int32_t pos) noexcept nogil:
-        """rewind() for a checked pos. 0, -2, -3 as forward() gives."""
+        """rewind() for a checked pos. Codes as forward() gives; pos is reached then too, and the next pass computes the state again."""
         if self.program.state_floats == 0 or (pos == self.pos and not self.dirty):
             self.pos = pos
             return 0
@@ -1121,6 +1132,8 @@ cdef class Session:
             m = imin(self.chunk, pos - self.pos)
             rc = self.forward(self.history + self.pos, m)
             if rc:
+                self.pos = pos
+                self.dirty = True
                 return rc
         if self.pos > at:
             self._checkpoint(False)
@@ -1178,7 +1191,7 @@ cdef class Session:
 
         def add(int64_t address, int64_t size):
             if size:
-                views.append(memoryview(<uint8_t[:size]><uint8_t *><size_t>address))
+                views.append(memoryview(_View.of(self, <void *><size_t>address, size)))
 
         add(<size_t>self.history, pos * sizeof(int32_t))
         add(<size_t>self.logits, self.program.vocab * sizeof(float))
@@ -1240,10 +1253,21 @@ cdef class Session:
             self.rewind(0)
             try:
                 f.read_into(self.state_views(f.pos))
+                self._check_history(f.pos, path)
             except BaseException:
                 memset(self.state, 0, self.program.state_floats * sizeof(float))
                 raise
             self._begin_at(f.pos)
+
+    def _check_history(self, int pos, path) -> None:
+        """Token ids that were read: a replay and the embedding take them as they are."""
+        from colibri_edge.file import FileError
+
+        cdef int32_t i
+        for i in range(pos):
+            if not 0 <= self.history[i] < self.program.vocab:
+                raise FileError(f"{path}: token {i} is {self.history[i]}, outside the vocabulary of {self.program.vocab}; save the session "
+                                "again")
 
     def start_trace(self, int tokens) -> None:
         """Records which experts the next `tokens` tokens are routed to (routing(), anew)."""
@@ -1327,6 +1351,22 @@ cdef int64_t _kv_layer_bytes(const layer *l, int64_t ctx, int32_t kind) noexcept
         return 0
     return ctx * l.attn.kv_heads * (_kv_code_bytes(kind) * (l.attn.head_dim + round_up(l.attn.head_dim, 8))
                                     + 2 * _kv_scale_bytes(kind, l.attn.head_dim))
+
+
+cdef class _View:
+    """Bytes of a session's memory, which lives as long as they are looked at."""
+    cdef Session owner
+    cdef void *at
+    cdef Py_ssize_t nbytes
+
+    @staticmethod
+    cdef _View of(Session owner, void *at, Py_ssize_t nbytes):
+        cdef _View v = _View()
+        v.owner, v.at, v.nbytes = owner, at, nbytes
+        return v
+
+    def __getbuffer__(self, Py_buffer *buffer, int flags):
+        PyBuffer_FillInfo(buffer, self, self.at, self.nbytes, 0, flags)
 
 
 cdef void *_take(uint8_t *base, int64_t *n, int64_t nbytes) noexcept nogil:

@@ -259,8 +259,8 @@ class Model:
 
     def reset(self) -> None:
         """Forgets the sequence."""
+        self._fed = []      # before the session: where the way back fails or is interrupted, it is the longer of both
         self.session.rewind(0)
-        self._fed = []
 
     def generate(self, prompt: str | Sequence[int], max_tokens: int = 256, *, stop: Iterable[str] = (),
                  schema: dict | bool | str | None = None, **sampling) -> Generation:
@@ -336,8 +336,8 @@ class Model:
         if len(ids) >= self.session.ctx:
             raise ValueError(f"{len(ids)} tokens leave no room in the context of {self.session.ctx}; load with a larger ctx")
         if ids and self._fed[:len(ids)] == ids:
-            self.session.rewind(len(ids))
             self._fed = ids
+            self.session.rewind(len(ids))
         elif ids:
             self._prefill(ids)
         self.session.checkpoint(keep=True)
@@ -350,8 +350,8 @@ class Model:
             if a != b:
                 break
             same += 1
-        self.session.rewind(same)
         self._fed = ids[:same]
+        self.session.rewind(same)
         at, last = same, len(ids) - 1
         while at < len(ids) and not over():    # chunk by chunk, so that an interrupt waits for one at most
             end = min(at + self.session.chunk, len(ids))

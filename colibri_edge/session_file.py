@@ -75,6 +75,18 @@ class Opened:
             raise FileError(f"{self.path} is damaged (its CRC-32C is {crc:08x}, wanted {self.crc:08x}); save the session again")
 
 
+def _facts(path, text: bytes) -> dict:
+    """The header's JSON, with what opened() asks of it; a checksum does not make it a header."""
+    try:
+        facts = json.loads(text)
+        good = isinstance(facts["model"], str) and isinstance(facts["kv"], str) and type(facts["tokens"]) is int and facts["tokens"] >= 0
+    except (ValueError, TypeError, KeyError, RecursionError):
+        good = False
+    if not good:
+        raise FileError(f"{path}: its header says {text[:80]!r}, wanted a model, a kv and a number of tokens; save the session again")
+    return facts
+
+
 @contextlib.contextmanager
 def opened(path, fingerprint: str, kv: str, ctx: int) -> Iterator[Opened]:
     """Open and check a session file for a model file, a type of KV cache and a context."""
@@ -90,7 +102,7 @@ def opened(path, fingerprint: str, kv: str, ctx: int) -> Iterator[Opened]:
         if len(text) != length or crc32c(text) != text_crc or size != f.tell() + nbytes:
             raise FileError(f"{path} is damaged or cut: it has {size} bytes, wanted {HEAD.size + 4 + length + nbytes}; "
                             "save the session again")
-        facts = json.loads(text)
+        facts = _facts(path, text)
         if facts["model"] != fingerprint:
             raise FileError(f"{path} was saved with another model (fingerprint {facts['model'][:16]}, this one is {fingerprint[:16]}); "
                             "load the model file that it was saved with")

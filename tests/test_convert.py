@@ -513,6 +513,17 @@ def test_resolve_converts_once(tmp_path, monkeypatch):
     assert tmp_path / "cache" in resolve(src).parents
     with pytest.raises(ConvertError, match="does not exist"):
         resolve(tmp_path / "nothing")
+
+
+def test_resolve_leaves_what_a_user_converted(tmp_path, monkeypatch):
+    """`convert m m.colibri --quant q2`, and later `run m`: hours of work stay as they are."""
+    monkeypatch.setenv("COLIBRI_EDGE_CACHE", str(tmp_path / "cache"))
+    src = make(tmp_path / "m")
+    mine = convert(src, tmp_path / "m.colibri", "q2").path
+    before = mine.read_bytes()
+    path = resolve(src, progress=lambda *a: None)
+    assert tmp_path / "cache" in path.parents and mine.read_bytes() == before
+    assert resolve(src) == path
     with pytest.raises(FileError, match="not a .colibri file"):
         resolve(src / "config.json")
 

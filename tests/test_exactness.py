@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from colibri_edge import available_isas
+from colibri_edge.convert.synthetic import topology, write_random
 from colibri_edge.engine import Program, Session
 from colibri_edge.file import ColibriFile
 from colibri_edge.model import Model
@@ -45,6 +46,15 @@ def test_threads_and_chunks(model, threads, chunk):
 def test_a_q8_cache_under_any_split(tmp_path, threads, chunk):
     path = golden.write_model(tmp_path, "q4_k")
     assert golden.logits_hash(path, kv="q8_0", threads=threads, chunk=chunk) == WANT["q4_k/q8_0"]
+
+
+def test_layers_whose_heads_differ_very_much(tmp_path):
+    """One layer of 16,384 heads on one key, one with a head of 16,384 channels: room for each, which the product of both is not."""
+    wide = topology("x", hidden=32, layers=2, heads=1 << 14, kv_heads=1, head_dim=2, vocab=64, intermediate=32, qk_norm=None, rope_dim=2)
+    wide["layers"][1]["attn"] |= {"heads": 1, "kv_heads": 1, "head_dim": 1 << 14, "rope": None}
+    write_random(tmp_path / "m.colibri", wide, "q4_0")
+    first, *others = (Model.load(tmp_path / "m.colibri", threads=t, ctx=64, chunk=c).logits(range(20)) for t, c in ((1, 1), (1, 8), (2, 32)))
+    assert np.isfinite(first).all() and all(np.array_equal(first, o) for o in others)
 
 
 @pytest.mark.parametrize("isa", available_isas())

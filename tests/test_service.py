@@ -1,6 +1,7 @@
 """The service under a supervisor that plays systemd's part, with the demo model: items, signals, crashes, failures, sources, sinks."""
 from __future__ import annotations
 
+import contextlib
 import http.server
 import json
 import os
@@ -223,22 +224,26 @@ def test_an_item_that_kills_is_put_aside(supervisor, tmp_path):
     (s.state / "1-a.3.item").write_text(json.dumps({"text": "bad", "source": "socket"}))
     (s.state / "2-b.0.item").write_text(json.dumps({"text": "good", "source": "socket"}))
     (s.state / "0-c.0.item").write_text("{")
+    (s.state / "0-d.0.item").write_text("[]")
     (s.state / ".3-d.0.item.part").write_text("{")
     s.start()
     until(lambda: s.failed() and not (s.state / "2-b.0.item").exists() and not (s.state / "2-b.1.item").exists())
     assert [f["id"] for f in s.failed()] == ["1-a"] and "ended 3 times" in s.failed()[0]["error"]
-    assert "item unreadable" in s.logged() and not list(s.state.glob(".*.part"))
+    assert s.logged().count("item unreadable") == 2 and not list(s.state.glob(".*.part"))
 
 
 def test_stdin_to_every_sink(tmp_path):
-    """A pipe in; stdout, file, both kinds of socket, webhook (the first two tries fail) and journal out; ends with the input."""
+    """A pipe in; stdout, file, both kinds of socket, webhook (refuses, then speaks no HTTP) and journal out; ends with the input."""
     got: dict[str, list] = {"hook": [], "stream": [], "datagram": [], "journal": []}
 
     class Hook(http.server.BaseHTTPRequestHandler):
         def do_POST(self):
             body = self.rfile.read(int(self.headers["Content-Length"]))
             got["hook"].append((self.headers["Authorization"], body))
-            self.send_response(503 if len(got["hook"]) < 3 else 204)
+            if len(got["hook"]) == 2:
+                self.wfile.write(b"no HTTP\r\n")
+                return
+            self.send_response(503 if len(got["hook"]) == 1 else 204)
             self.end_headers()
 
         def log_message(self, *args):
@@ -316,6 +321,88 @@ def test_fifo_and_folder_and_timer(supervisor, tmp_path):
         s.start(stdout=out)
     assert s.child.wait(timeout=60) == 0
     assert (tmp_path / "out").read_text().splitlines() == ['{"tool":"lock.lock","arguments":{"door":"front door"}}'] * 3
+
+
+def test_term_with_lines_on_stdin(supervisor, tmp_path):
+    """500 lines, of which the queue may hold 10: all are answered once, by this process or the next, and none is in neither."""
+    out = tmp_path / "out"
+    out.mkdir()
+    s = supervisor(DEMO.replace("200", "1") + '[source]\nkind = "stdin"\n[queue]\nlimit = 10\n[[sink]]\nkind = "file"\n'
+                   'path = "out/${id}.json"\n')
+    reader, writer = os.pipe()
+    os.write(writer, b"".join(b"turn on lamp %03d\n" % i for i in range(500)))
+    s.start(stdin=reader)
+    until(lambda: any(out.glob("*.json")))
+    assert s.stop() < 2
+    before = {f.stem for f in out.glob("*.json")}
+    waiting = s.waiting()
+    assert 0 < len(before) < 500 and 10 <= len(waiting) <= 13 and not before & set(waiting)
+    texts = [json.loads(f.read_text())["text"] for f in sorted(s.state.glob("*.item"))]
+    assert texts == [f"turn on lamp {len(before) + i:03d}" for i in range(len(waiting))]
+    os.close(writer)
+    s.start(stdin=reader)
+    os.close(reader)
+    assert s.child.wait(timeout=120) == 0
+    answered = sorted(f.stem for f in out.glob("*.json"))
+    assert len(answered) == 500 and answered[:len(before) + len(waiting)] == sorted(before) + waiting
+    assert s.waiting() == s.failed() == []
+
+
+def test_a_sender_who_never_reads(supervisor, tmp_path):
+    """Others are served, its items are answered, and TERM ends in time."""
+    out = tmp_path / "out"
+    out.mkdir()
+    s = supervisor(DEMO.replace("200", "1") + SOCKET + '[[sink]]\nkind = "file"\npath = "out/${id}.json"\n')
+    s.start()
+    deaf, sent = Client(tmp_path / "items", 1), 0
+    with contextlib.suppress(TimeoutError):
+        while sent < 5000:
+            deaf.send(f"turn on lamp {sent}")
+            sent += 1
+    client = Client(tmp_path / "items")
+    for _ in range(2):
+        client.send("turn on the lamp")
+        item = client.read()["accepted"]
+        assert client.read()["id"] == item and (out / f"{item}.json").exists()
+    assert s.stop() < 2
+    assert len(list(out.glob("*.json"))) > 100 and s.failed() == []
+
+
+def test_files_that_go_and_names_that_are_no_text(supervisor, tmp_path):
+    """A file that its sender takes away while it is answered, a failure of a name in Latin-1, a file that cannot be moved: the next one."""
+    box, name = tmp_path / "box", os.fsdecode(b"caf\xe9.txt")
+    box.mkdir()
+    for file in ("a.txt", name, "z.txt"):
+        (box / file).write_bytes(b"\xff" if file == name else b"lock the front door")
+    got = []
+
+    class Hook(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            got.append(json.loads(self.rfile.read(int(self.headers["Content-Length"])))["id"])
+            (box / "a.txt").unlink(missing_ok=True)
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *args):
+            pass
+
+    hook = http.server.HTTPServer(("127.0.0.1", 0), Hook)
+    threading.Thread(target=hook.serve_forever, daemon=True).start()
+    s = supervisor(DEMO.replace("200", "1") + '[source]\nkind = "folder"\npath = "box"\npattern = "*.txt"\npoll = "20ms"\n'
+                   f'[[sink]]\nkind = "webhook"\nurl = "http://127.0.0.1:{hook.server_port}/"\n')
+    s.start()
+    until((box / "done/z.txt").exists)
+    assert sorted(os.listdir(box)) == ["done", "failed"] and os.listdir(box / "failed") == [name]
+    assert [f["file"] for f in s.failed()] == [name] and "0xff" in s.failed()[0]["error"] and len(got) == 2
+    assert s.logged().count("not taken off the queue") == 1
+    (box / "done").rename(tmp_path / "done")
+    (box / "done").write_text("in the way")
+    (box / "y.txt").write_bytes(b"lock the front door")
+    until(lambda: s.logged().count("not taken off the queue") == 2)
+    time.sleep(0.3)                                 # many looks at the folder
+    assert len(got) == len(set(got)) == 3 and (box / "y.txt").exists()
+    assert s.stop() < 2
+    hook.shutdown()
 
 
 def test_two_services_do_not_share_a_folder(supervisor, tmp_path):

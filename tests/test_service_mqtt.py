@@ -7,6 +7,7 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 from supervisor import Supervisor, until
@@ -17,7 +18,8 @@ CONNECT, CONNACK, PUBLISH, PUBACK, SUBSCRIBE, SUBACK, PINGREQ, PINGRESP = 1, 2, 
 class Broker:
     """Sends `messages` to whoever subscribes, again until they are acknowledged; keeps what is published."""
 
-    def __init__(self, messages: list[bytes]):
+    def __init__(self, messages: list[bytes], late: float = 0.0):
+        self.late = late        # seconds before the first connection is accepted
         self.pending = dict(enumerate(messages, 1))
         self.acknowledged: list[int] = []
         self.published: list[tuple[str, bytes]] = []
@@ -27,6 +29,7 @@ class Broker:
         threading.Thread(target=self.accept, daemon=True).start()
 
     def accept(self) -> None:
+        time.sleep(self.late)
         while True:
             connection, _ = self.listener.accept()
             threading.Thread(target=self.serve, args=(connection,), daemon=True).start()
@@ -96,6 +99,17 @@ def test_messages_in_and_out(broker, tmp_path):
         assert s.stop() < 2
     finally:
         s.close()
+
+
+def test_a_broker_that_comes_late(tmp_path):
+    """An answer waits for the connection, and is published once."""
+    broker = Broker([], late=1.0)
+    (tmp_path / "service.toml").write_text('[model]\nfile = "demo"\nctx = 256\n[answer]\nmax_tokens = 1\n[source]\nkind = "stdin"\n'
+                                           f'[[sink]]\nkind = "mqtt"\nhost = "127.0.0.1"\nport = {broker.port}\ntopic = "answers"\n')
+    done = subprocess.run([sys.executable, "-m", "colibri_edge", "service", "--config", tmp_path / "service.toml"], capture_output=True,
+                          input="lock the front door\n", text=True, timeout=120)
+    assert done.returncode == 0 and "failed" not in done.stderr, done.stderr
+    assert [topic for topic, _ in broker.published] == ["answers"]
 
 
 def test_without_the_library(tmp_path):

@@ -2,16 +2,20 @@
 damaged, of another model, another KV type or too long is refused by name."""
 from __future__ import annotations
 
+import gc
+import json
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from colibri_edge import families
+from colibri_edge import families, session_file
 from colibri_edge.convert.synthetic import write_random
+from colibri_edge.crc32c import crc32c
+from colibri_edge.engine import Program, Session
 from colibri_edge.families.common import HFConfig
-from colibri_edge.file import FileError
+from colibri_edge.file import ColibriFile, FileError
 from colibri_edge.model import Model
 
 sys.path.insert(0, str(Path(__file__).parent / "golden"))
@@ -224,6 +228,106 @@ def test_faults_are_named(path, tmp_path):
         m.load_session(tmp_path / "none")
     m.load_session(tmp_path / "s")    # it still works
     assert m.session.pos == 30
+
+
+@pytest.mark.parametrize("token", [-1, 301, (1 << 31) - 1, -(1 << 31)])
+def test_token_ids_of_a_file_are_checked(path, cold, tmp_path, token):
+    """A file with good checksums is not a good file yet: a replay would read where the id points to."""
+    m = load(path)
+    m.session.feed(IDS[:30])
+    m.save_session(tmp_path / "s")
+    rewrite(tmp_path / "s", payload=lambda p: p[:12] + token.to_bytes(4, "little", signed=True) + p[16:])
+    with pytest.raises(FileError, match=f"token 3 is {token}, outside the vocabulary of 301"):
+        m.load_session(tmp_path / "s")
+    m.session.feed(IDS[:31])
+    assert np.array_equal(m.session.logits_view(), cold[30])
+
+
+@pytest.mark.parametrize("change", [{"tokens": "20"}, {"tokens": None}, {"tokens": -8}, {"tokens": 2.5}, {"tokens": True}, {"kv": 3}, {"model": None}])
+def test_a_header_that_is_none_is_named(path, tmp_path, change):
+    m = load(path)
+    m.session.feed(IDS[:20])
+    m.save_session(tmp_path / "s")
+    rewrite(tmp_path / "s", facts=lambda f: f | change)
+    with pytest.raises(FileError, match="its header says"):
+        m.load_session(tmp_path / "s")
+    rewrite(tmp_path / "s", facts=lambda f: [1, 2])
+    with pytest.raises(FileError, match="its header says"):
+        m.load_session(tmp_path / "s")
+
+
+def rewrite(file: Path, facts=lambda f: f, payload=lambda p: p) -> None:
+    """Changes a session file and makes its checksums fit again."""
+    head, data = session_file.HEAD, file.read_bytes()
+    magic, length, _, _, _ = head.unpack(data[:head.size])
+    text, rest = data[head.size + 4:][:length], payload(data[head.size + 4 + length:])
+    text = json.dumps(facts(json.loads(text))).encode()
+    start = head.pack(magic, len(text), crc32c(text), len(rest), crc32c(rest))
+    file.write_bytes(start + crc32c(start).to_bytes(4, "little") + text + rest)
+
+
+def test_views_keep_the_session(path, cold):
+    """A view of its memory may be the last thing that is left of a session."""
+    def views():
+        m = load(path)
+        m.session.feed(IDS[:20])
+        return m.session.logits_view(), m.session.state_views(20)
+
+    logits, state = views()
+    gc.collect()
+    assert np.array_equal(logits, cold[19])
+    assert np.frombuffer(state[0], np.int32).tolist() == IDS[:20]
+    logits[0] = 1.0     # writable, as before
+
+
+EIO = 1     # colibri/reader.h
+
+
+@pytest.fixture(scope="module")
+def recurrent(tmp_path_factory):
+    return golden.write_model(tmp_path_factory.mktemp("recurrent"), "delta/q4_0")
+
+
+def streamed(path) -> Model:
+    """With so few experts in memory that most passes read."""
+    file = ColibriFile(path)
+    program = Program(file, "stream", 6)
+    return Model(file, program, Session(program, 100, 2, "f16", 16, checkpoints=2))
+
+
+def test_a_way_back_that_fails_is_gone_again(recurrent):
+    """A read that fails while the recurrent state is computed again: the position stays what it was, and the next try is right."""
+    ids = IDS[:60]
+    cold = Model.load(recurrent, threads=2, chunk=16, kv="f16").logits([*ids, 5])
+    m = streamed(recurrent)
+    m._prefill(ids)
+    m.program.store.inject(EIO, 3)
+    with pytest.raises(OSError, match="cannot be read"):
+        m._prefill([*ids[:30], 7, 8, 9])
+    m._prefill([*ids[:30], 7, 8, 9])
+    m._prefill([*ids, 5])
+    assert np.array_equal(m.session.logits_view(), cold[60])
+
+
+def test_a_feed_that_fails_twice_keeps_its_place(recurrent):
+    ids = IDS[:60]
+    cold = Model.load(recurrent, threads=2, chunk=16, kv="f16").logits([*ids, 5])
+    s = streamed(recurrent).session
+    s.feed(ids[:16])
+    s.checkpoint()
+    s.feed(ids[16:])
+    failed = 0
+    for nth in (0, 3, 1, None):
+        if nth is not None:
+            s.program.store.inject(EIO, nth)
+        try:
+            s.feed([5])
+            break
+        except OSError:
+            failed += 1
+            assert s.pos == 60
+    assert failed and s.pos == 61 and s.tokens() == [*ids, 5]
+    assert np.array_equal(s.logits_view(), cold[60])
 
 
 def test_what_was_there_survives_a_refusal(path, cold, tmp_path):

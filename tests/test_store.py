@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -168,6 +169,29 @@ def test_a_guess_that_fails_matters_only_when_it_was_right(path, want, fault):
             s.feed((token,))
         assert np.array_equal(s.logits_view(), row)
     assert failed
+
+
+@pytest.mark.parametrize("slots", [4, 8])
+def test_sessions_of_one_program_in_threads_of_their_own(path, want, slots):
+    """They share the slots: a pass must not lose what another one needs in them."""
+    program = Program(ColibriFile(path), "stream", slots)
+    sessions = [Session(program, 100, 1, "f16", 32) for _ in range(3)]
+    sessions.append(sessions[0].copy())
+    right = [0] * len(sessions)
+
+    def work(i: int) -> None:
+        for _ in range(3):
+            sessions[i].rewind(0)
+            for token, row in zip(golden.prompt()[:30], want, strict=False):
+                sessions[i].feed((token,))
+                right[i] += np.array_equal(sessions[i].logits_view(), row)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(len(sessions))]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert right == [90] * len(sessions)
 
 
 def test_what_is_known_is_fetched_before_it_is_asked_for(path, want):

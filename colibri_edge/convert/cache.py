@@ -1,7 +1,7 @@
 """From what a user names to a `.colibri` file: the file itself, or a conversion made once and kept.
 
-Owns: `resolve(model)`. A `.gguf` file or a folder is converted beside itself, or, where that folder is not writable,
-into the user's cache folder; the conversion is used again while the source's files have the same sizes and times and
+Owns: `resolve(model)`. A `.gguf` file or a folder is converted beside itself, or, where that folder is not writable
+or has a file of that name that is not such a conversion, into the user's cache folder; the conversion is used again while the source's files have the same sizes and times and
 the converter has the same version, which a small JSON file beside it records.
 Refuses: names that are neither. "demo" is the model that ships in the package.
 """
@@ -67,6 +67,11 @@ def _fresh(path: Path, want: dict) -> bool:
         return False
 
 
+def _ours(path: Path) -> bool:
+    """Whether a conversion may be put there: nothing is, or one that has our note; not a file that somebody made with `convert`."""
+    return not path.exists() or path.with_name(path.name + ".json").exists()
+
+
 def resolve(model: str | os.PathLike, quant: str | None = None, progress=None) -> Path:
     """The `.colibri` file of a model: a path as it is, a conversion of a .gguf file or folder, or "demo".
 
@@ -96,7 +101,7 @@ def resolve(model: str | os.PathLike, quant: str | None = None, progress=None) -
     for path in places:
         if _fresh(path, want):
             return path
-    path = places[0] if os.access(beside, os.W_OK) else places[1]
+    path = places[0] if os.access(beside, os.W_OK) and _ours(places[0]) else places[1]
     path.parent.mkdir(parents=True, exist_ok=True)
     bar = progress or Bar(f"converting {src.name}")
     try:

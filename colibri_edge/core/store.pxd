@@ -19,6 +19,7 @@ cdef extern from "colibri/reader.h" nogil:
         int32_t check
         int32_t state
         int32_t error
+        uint32_t generation
     ctypedef struct cl_reader_stats:
         uint64_t bytes
         uint64_t reads
@@ -28,6 +29,8 @@ cdef extern from "colibri/reader.h" nogil:
         pass
     cl_reader *cl_reader_open(const char *path, int32_t threads, int32_t direct, int32_t *error) noexcept
     void cl_reader_close(cl_reader *r) noexcept
+    void cl_reader_begin(cl_reader *r) noexcept
+    void cl_reader_end(cl_reader *r) noexcept
     void cl_reader_submit(cl_reader *r, cl_read *q) noexcept
     void cl_reader_submit_later(cl_reader *r, cl_read *q) noexcept
     int32_t cl_reader_cancel(cl_reader *r, cl_read *q) noexcept
@@ -78,6 +81,8 @@ cdef class Store:
     cdef list names
     cdef object path
     cdef list keep
+    cdef void begin(self) noexcept nogil
+    cdef void end(self) noexcept nogil
     cdef int32_t acquire(self, int32_t stack, const int32_t *experts, const int32_t *start, int32_t n, int32_t *order) noexcept nogil
     cdef int32_t wait(self, int32_t stack, int32_t expert) noexcept nogil
     cdef int32_t _victim(self) noexcept nogil

@@ -110,6 +110,15 @@ cdef class Store:
                 free(self.stacks[i].verified)
         free(self.stacks)
 
+    cdef void begin(self) noexcept nogil:
+        """Before a pass: another session's, in another thread, ends first, for a pass relies on the slots that it acquired."""
+        if self.streamed:
+            cl_reader_begin(self.reader)
+
+    cdef void end(self) noexcept nogil:
+        if self.streamed:
+            cl_reader_end(self.reader)
+
     cdef int32_t acquire(self, int32_t stack, const int32_t *experts, const int32_t *start, int32_t n, int32_t *order) noexcept nogil:
         """Begins to bring in experts[n] of a stack, which start[i + 1] - start[i] tokens ask for; order[n]: those present first. 0, or -3
         (see error())."""
@@ -274,6 +283,8 @@ cdef class Store:
         import os
 
         cdef int32_t i
+        with nogil:
+            self.begin()
         for i in range(self.n_slots):
             if self.slots[i].stack >= 0 and cl_reader_state(&self.slots[i].read) == CL_READ_QUEUED and self.slots[i].guessed:
                 continue
@@ -281,6 +292,7 @@ cdef class Store:
                 self.stacks[self.slots[i].stack].slot[self.slots[i].expert] = -1
                 self.stacks[self.slots[i].stack].at[self.slots[i].expert] = NULL
                 self.slots[i].stack = -1
+        self.end()
         where = f"{self.path}: layer {self.names[self.failed_stack].split('.')[1]}, expert {self.failed_expert}"
         if self.failed_state == CL_READ_CRC:
             return FileError(f"{where} is damaged: its CRC-32C differs from the directory's; copy or convert the file again")

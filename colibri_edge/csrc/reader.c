@@ -13,8 +13,9 @@ typedef struct {
 } ring;
 
 struct cl_reader {
-    cl_mutex lock;
+    cl_mutex lock, turn; /* turn: between begin and end */
     cl_cond work, done;
+    atomic_uint generation, restarting; /* of the process that the threads run in: changes in a forked child, which has none */
     ring urgent, later; /* later: read when nothing urgent waits; a read that became urgent leaves a NULL there */
     int32_t threads, stop;
     cl_thread handles[MAX_READERS];
@@ -59,6 +60,7 @@ static int32_t read_record(cl_reader *r, cl_read *q) {
 }
 
 static atomic_int *state_of(const cl_read *q) { return (atomic_int *)(uintptr_t)&q->state; }
+static atomic_uint *generation_of(const cl_read *q) { return (atomic_uint *)(uintptr_t)&q->generation; }
 
 /* the next read, or NULL; the caller holds the lock */
 static cl_read *take(cl_reader *r) {
@@ -86,6 +88,34 @@ static void reader_main(void *arg) {
     }
 }
 
+static void start_threads(cl_reader *r, int32_t threads) {
+    cl_mutex_init(&r->lock);
+    cl_mutex_init(&r->turn);
+    cl_cond_init(&r->work);
+    cl_cond_init(&r->done);
+    r->urgent.head = r->urgent.tail = r->later.head = r->later.tail = 0;
+    for (r->threads = 0; r->threads < threads; r->threads++)
+        if (cl_thread_start(&r->handles[r->threads], reader_main, r)) break;
+}
+
+/* Before anything that needs the threads or the locks. Several threads may be the first in a child. */
+static void awake(cl_reader *r) {
+    uint32_t now = cl_fork_generation(), seen = atomic_load(&r->restarting);
+    if (atomic_load_explicit(&r->generation, memory_order_acquire) == now) return;
+    if (seen != now && atomic_compare_exchange_strong(&r->restarting, &seen, now)) {
+        start_threads(r, r->threads);
+        atomic_store_explicit(&r->generation, now, memory_order_release);
+    }
+    while (atomic_load_explicit(&r->generation, memory_order_acquire) != now) cl_thread_yield();
+}
+
+void cl_reader_begin(cl_reader *r) {
+    awake(r);
+    cl_mutex_lock(&r->turn);
+}
+
+void cl_reader_end(cl_reader *r) { cl_mutex_unlock(&r->turn); }
+
 cl_reader *cl_reader_open(const char *path, int32_t threads, int32_t direct, int32_t *error) {
     cl_reader *r = (cl_reader *)cl_aligned_alloc(64, sizeof *r);
     if (!r) return NULL;
@@ -95,12 +125,9 @@ cl_reader *cl_reader_open(const char *path, int32_t threads, int32_t direct, int
         return NULL;
     }
     atomic_store(&r->direct, direct && cl_file_is_direct(r->file));
-    cl_mutex_init(&r->lock);
-    cl_cond_init(&r->work);
-    cl_cond_init(&r->done);
-    threads = CL_MAX(1, CL_MIN(threads, (int32_t)MAX_READERS));
-    for (r->threads = 0; r->threads < threads; r->threads++)
-        if (cl_thread_start(&r->handles[r->threads], reader_main, r)) break;
+    start_threads(r, CL_MAX(1, CL_MIN(threads, (int32_t)MAX_READERS)));
+    atomic_store(&r->generation, cl_fork_generation());
+    atomic_store(&r->restarting, cl_fork_generation());
     if (!r->threads) {
         cl_reader_close(r);
         return NULL;
@@ -110,14 +137,17 @@ cl_reader *cl_reader_open(const char *path, int32_t threads, int32_t direct, int
 
 void cl_reader_close(cl_reader *r) {
     if (!r) return;
-    cl_mutex_lock(&r->lock);
-    r->stop = 1;
-    cl_cond_broadcast(&r->work);
-    cl_mutex_unlock(&r->lock);
-    for (int32_t i = 0; i < r->threads; i++) cl_thread_join(&r->handles[i]);
-    cl_cond_destroy(&r->work);
-    cl_cond_destroy(&r->done);
-    cl_mutex_destroy(&r->lock);
+    if (atomic_load(&r->generation) == cl_fork_generation()) { /* else the threads are those of the parent */
+        cl_mutex_lock(&r->lock);
+        r->stop = 1;
+        cl_cond_broadcast(&r->work);
+        cl_mutex_unlock(&r->lock);
+        for (int32_t i = 0; i < r->threads; i++) cl_thread_join(&r->handles[i]);
+        cl_cond_destroy(&r->work);
+        cl_cond_destroy(&r->done);
+        cl_mutex_destroy(&r->lock);
+        cl_mutex_destroy(&r->turn);
+    }
     cl_file_close(r->file);
     cl_aligned_free(r);
 }
@@ -136,19 +166,32 @@ static void put(cl_reader *r, ring *to, cl_read *q) {
     }
 }
 
-void cl_reader_submit(cl_reader *r, cl_read *q) {
+static void submit(cl_reader *r, ring *to, cl_read *q) {
+    awake(r);
+    atomic_store_explicit(generation_of(q), cl_fork_generation(), memory_order_relaxed);
     atomic_store_explicit(state_of(q), CL_READ_QUEUED, memory_order_release);
-    put(r, &r->urgent, q);
+    put(r, to, q);
 }
 
-void cl_reader_submit_later(cl_reader *r, cl_read *q) {
-    atomic_store_explicit(state_of(q), CL_READ_QUEUED, memory_order_release);
-    put(r, &r->later, q);
+void cl_reader_submit(cl_reader *r, cl_read *q) { submit(r, &r->urgent, q); }
+void cl_reader_submit_later(cl_reader *r, cl_read *q) { submit(r, &r->later, q); }
+
+/* Queues a read again that waited, or was being read, in the parent. */
+static void adopt(cl_reader *r, cl_read *q) {
+    uint32_t now = cl_fork_generation();
+    int32_t orphan;
+    if (atomic_load_explicit(generation_of(q), memory_order_relaxed) == now) return;
+    awake(r);
+    cl_mutex_lock(&r->lock);
+    orphan = atomic_exchange(generation_of(q), now) != now && cl_reader_state(q) == CL_READ_QUEUED;
+    cl_mutex_unlock(&r->lock);
+    if (orphan) put(r, &r->urgent, q);
 }
 
 int32_t cl_reader_cancel(cl_reader *r, cl_read *q) {
     int32_t found = 0;
     if (cl_reader_state(q) != CL_READ_QUEUED) return 0;
+    adopt(r, q);
     cl_mutex_lock(&r->lock);
     for (uint32_t i = r->later.head; i != r->later.tail && !found; i++)
         if (r->later.at[i % QUEUE] == q) {
@@ -170,12 +213,15 @@ int32_t cl_reader_wait(cl_reader *r, cl_read *q) {
     int32_t s = cl_reader_state(q);
     if (s != CL_READ_QUEUED) return s;
     int64_t start = cl_now_ns();
+    adopt(r, q);
     for (int32_t i = 0; i < SPINS && s == CL_READ_QUEUED; i++) {
         cl_cpu_relax();
         s = cl_reader_state(q);
     }
     if (s == CL_READ_QUEUED) {
         cl_mutex_lock(&r->lock);
+        if (!r->threads && cl_reader_state(q) == CL_READ_QUEUED) /* a child that could start none */
+            atomic_store_explicit(state_of(q), read_record(r, q), memory_order_release);
         while ((s = cl_reader_state(q)) == CL_READ_QUEUED) cl_cond_wait(&r->done, &r->lock);
         cl_mutex_unlock(&r->lock);
     }

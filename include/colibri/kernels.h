@@ -119,8 +119,8 @@ typedef struct {
     void (*sigmoid_mul)(float *y, const float *g, int32_t n);
 } cl_kernels;
 
-CL_INLINE int32_t cl_attn_scratch(int32_t nrep, int32_t head_dim) {
-    return nrep * (CL_KV_BLOCK + 2 * CL_ROUND_UP(head_dim, 8) + 16);
+CL_INLINE size_t cl_attn_scratch(int32_t nrep, int32_t head_dim) {
+    return (size_t)nrep * (size_t)(CL_KV_BLOCK + 2 * CL_ROUND_UP(head_dim, 8) + 16);
 }
 
 /* n channels of one position as q8: code i at q[i * step], the scale of channels 32b .. 32b+31 at scale[b * scale_step].

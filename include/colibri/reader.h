@@ -1,6 +1,7 @@
 /* Reads of expert records from disk by a few threads. Owns the file handle, the queue and its threads.
    Direct reads where the file system takes them; else buffered ones whose pages are dropped afterwards, so that the page cache does
-   not count against a memory ceiling. Addresses, offsets and lengths are multiples of CL_READ_ALIGN. */
+   not count against a memory ceiling. Addresses, offsets and lengths are multiples of CL_READ_ALIGN. A forked child starts threads of its
+   own at its first call, and reads anew what its parent's threads had not finished. */
 #ifndef COLIBRI_READER_H
 #define COLIBRI_READER_H
 
@@ -25,6 +26,7 @@ typedef struct {
     int32_t check;      /* compare it */
     int32_t state;      /* cl_read_state; read it through cl_reader_state */
     int32_t error;      /* errno of CL_READ_EIO */
+    uint32_t generation; /* of the process that queued it */
 } cl_read;
 
 typedef struct {
@@ -37,6 +39,9 @@ typedef struct {
 enum cl_read_fault { CL_FAULT_NONE, CL_FAULT_EIO, CL_FAULT_SHORT, CL_FAULT_EINVAL, CL_FAULT_CUT, CL_FAULT_FLIP };
 
 typedef struct cl_reader cl_reader;
+/* One user at a time between begin and end: sequences in several threads that share what is read. */
+CL_API void cl_reader_begin(cl_reader *r);
+CL_API void cl_reader_end(cl_reader *r);
 /* path in UTF-8. NULL when the file cannot be opened (*error: errno) or memory is short. */
 CL_API cl_reader *cl_reader_open(const char *path, int32_t threads, int32_t direct, int32_t *error);
 CL_API void cl_reader_close(cl_reader *r);

@@ -149,7 +149,7 @@ static void check_attention(void) {
                     size_t nks = (size_t)(np * ((hd + 31) / 32));
                     uint8_t *kk = (uint8_t *)mem(nk * es), *vv = (uint8_t *)mem(nv * es);
                     float *q = (float *)mem(sizeof(float) * (size_t)(nrep * hd)), *o0 = (float *)mem(sizeof(float) * (size_t)(nrep * hd)),
-                          *o1 = (float *)mem(sizeof(float) * (size_t)(nrep * hd)), *s = (float *)mem(sizeof(float) * (size_t)cl_attn_scratch(nrep, hd));
+                          *o1 = (float *)mem(sizeof(float) * (size_t)(nrep * hd)), *s = (float *)mem(sizeof(float) * cl_attn_scratch(nrep, hd));
                     float sinks[16];
                     fill_floats(q, nrep * hd, MODE_RANDOM);
                     fill_floats(sinks, 16, MODE_RANDOM);

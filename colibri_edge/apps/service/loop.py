@@ -130,11 +130,14 @@ class Service:
             self.reloading = True
             self.wake()
         elif number in (signal.SIGTERM, signal.SIGINT, getattr(signal, "SIGBREAK", signal.SIGTERM)):
-            if not self.stopping:
-                self.notify("STOPPING=1", "STATUS=ending")
-                threading.Thread(target=self.end_anyway, daemon=True).start()
+            if self.stopping:
+                return
             self.stopping = True
+            threading.Thread(target=self.end_anyway, daemon=True).start()
+            if hasattr(self, "source"):
+                self.source.stop()      # at once: what it has in hand is on disk before end_anyway
             self.wake()
+            self.notify("STOPPING=1", "STATUS=ending")
 
     def wake(self) -> None:
         if hasattr(self, "spool"):
@@ -142,10 +145,15 @@ class Service:
 
     def end_anyway(self) -> None:
         time.sleep(STOP_S)
+        last = threading.Thread(target=self.last_words, daemon=True)
+        last.start()
+        last.join(0.2)          # whatever they meet, such as a log that nobody reads
+        os._exit(OK)
+
+    def last_words(self) -> None:
         self.log("ended inside a pass; the item in work stays accepted", "warning" if self.ready else "info")
         if hasattr(self, "source"):
             self.source.close()
-        os._exit(OK)
 
     def heart(self) -> None:
         """WATCHDOG=1 as long as the loop moves: a pass that hangs is to be restarted, a slow one is not."""
@@ -165,7 +173,7 @@ class Service:
                 self.reload()
             try:
                 item = self.spool.next(min(1.0, self.config.log["every"]))
-            except (OSError, ValueError, KeyError) as e:    # a damaged or missing file of the queue
+            except (OSError, ValueError, KeyError, TypeError) as e:     # a damaged or missing file of the queue
                 self.log("item unreadable", "error", error=f"{type(e).__name__}: {e}")
                 self.metrics.items("failed")
                 continue
@@ -192,12 +200,15 @@ class Service:
             self.fail(item, e, time.monotonic() - start)
             return
         if result is None:
-            self.spool.give_back(item)
+            try:
+                self.spool.give_back(item)
+            except OSError as e:        # its file stays, with one attempt more
+                self.log("not given back", "error", item=item.id, error=str(e))
+                return
             self.metrics.items("given_back")
             self.log("given back", item=item.id)
             return
-        self.spool.done(item)
-        self.source.finished(item)
+        self.settle(item, "not taken off the queue", self.spool.done)
         self.metrics.items("answered")
         self.metrics.add("answer_seconds_count")
         self.metrics.add("answer_seconds_sum", result["seconds"])
@@ -256,26 +267,31 @@ class Service:
                         self.stopping = True
                         raise Stopped from e
                     problem = e
-                except (OSError, ValueError) as e:
+                except Exception as e:      # the libraries of webhooks and MQTT have their own
                     problem = e
                 if pause is None:
-                    raise Failed(f"sink {spec['kind']}: {problem}; the answer was {result['text']!r}")
-                self.log("sink failed, trying again", "warning", sink=spec["kind"], item=item.id, error=str(problem))
+                    raise Failed(f"sink {spec['kind']}: {why(problem)}; the answer was {result['text']!r}")
+                self.log("sink failed, trying again", "warning", sink=spec["kind"], item=item.id, error=why(problem))
                 if self.sleep(pause):
                     raise Stopped
 
+    def settle(self, item, event: str, how, *more) -> None:
+        """Takes an item off the queue. What goes wrong with its files is told and ends nothing."""
+        try:
+            how(item, *more)
+        except (OSError, ValueError) as e:
+            self.log(event, "error", item=item.id, error=str(e))
+            if item.path is not None and not isinstance(e, FileNotFoundError):
+                return          # it lies there still: its name stays known, or it would be answered again and again
+        self.source.finished(item)
+
     def fail(self, item, e: Exception, seconds: float) -> None:
-        known = isinstance(e, (Failed, ValueError, OSError))
-        reason = str(e) if known else f"{type(e).__name__}: {e}"
+        reason = why(e)
         self.metrics.items("failed")
         self.log("failed", "error", item=item.id, error=reason, seconds=seconds)
         record = {"id": item.id, "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "source": item.source, "input": item.text,
                   "file": item.path.name if item.path else None, "error": reason}
-        try:
-            self.spool.failed(item, record)
-        except OSError as error:
-            self.log("failure not recorded", "error", item=item.id, error=str(error))
-        self.source.finished(item)
+        self.settle(item, "failure not recorded", self.spool.failed, record)
         if item.reply:
             item.reply({"id": item.id, "error": reason})
 
@@ -326,6 +342,11 @@ class Service:
             self.metrics.write()
         except OSError as e:
             self.log("metrics not written", "warning", error=str(e))
+
+
+def why(e: Exception) -> str:
+    """What an exception says, with its name where the text alone may say little."""
+    return str(e) if isinstance(e, (Failed, ValueError, OSError)) else f"{type(e).__name__}: {e}"
 
 
 class Stopped(Exception):

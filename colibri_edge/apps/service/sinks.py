@@ -6,21 +6,20 @@ of it that are not 2xx.
 """
 from __future__ import annotations
 
-import json
 import os
 import socket
 import sys
 import time
 from string import Template
 
-from colibri_edge.apps.service.spool import write_atomic
+from colibri_edge.apps.service.spool import encode, write_atomic
 
 JOURNAL = "/run/systemd/journal/socket"
 
 
 def line(result: dict) -> bytes:
     """One line of JSON."""
-    return json.dumps(result, ensure_ascii=False).encode() + b"\n"
+    return encode(result) + b"\n"
 
 
 class Stdout:
@@ -113,6 +112,11 @@ class Mqtt:
         self.client.loop_start()
 
     def send(self, result: dict) -> None:
+        end = time.monotonic() + 10
+        while not self.client.is_connected():       # the library would refuse the message, and yet publish it later on
+            if time.monotonic() >= end:
+                raise OSError(f"MQTT {self.spec['host']}: no connection in 10 s")
+            time.sleep(0.05)
         sent = self.client.publish(self.spec["topic"], line(result)[:-1], self.spec["qos"], self.spec["retain"])
         sent.wait_for_publish(10)
         if not sent.is_published():

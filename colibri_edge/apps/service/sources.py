@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import contextlib
 import fnmatch
-import json
 import os
+import select
 import socket
 import stat
 import sys
 import threading
 import time
 
-from colibri_edge.apps.service.spool import Full, Spool
+from colibri_edge.apps.service.spool import Full, Spool, encode
 
 CONNECTIONS = 64
+PATIENCE_S = 30.0               # with a sender at the socket who reads nothing
+BEHIND = 1 << 20                # bytes that such a one may leave unread
+RETRY_S = 1.0                   # between attempts to keep an item that the disk does not take
+CLOSE_S = 1.0                   # for the line that a pipe's thread has in hand
 
 
 class Source:
@@ -34,10 +38,15 @@ class Source:
         """Takes what can fail (paths, ports), before the service says that it is ready."""
 
     def start(self) -> None:
-        threading.Thread(target=self._thread, name=f"source {self.kind}", daemon=True).start()
+        self.thread = threading.Thread(target=self._thread, name=f"source {self.kind}", daemon=True)
+        self.thread.start()
+
+    def stop(self) -> None:
+        """Nothing more is to be accepted. From any thread, as soon as a signal says so."""
+        self.stopping.set()
 
     def close(self) -> None:
-        self.stopping.set()
+        self.stop()
 
     def finished(self, item) -> None:
         """An item of this source was answered or recorded as failed."""
@@ -53,17 +62,24 @@ class Source:
             self.spool.wake()
 
     broken: Exception | None = None
+    thread: threading.Thread | None = None
 
     def run(self) -> None:
         raise NotImplementedError
 
     def put(self, text: str, **more):
-        """Puts an item, waiting while the queue is full: a pipe holds its writer, a broker its messages."""
+        """Puts an item, waiting while the queue or its disk is full: a pipe holds its writer, a broker its messages. None at a stop."""
+        told = False
         while not self.stopping.is_set():
             try:
                 return self.spool.put(text, self.kind, **more)
             except Full:
-                time.sleep(0.1)
+                self.stopping.wait(0.1)
+            except OSError as e:
+                if not told:
+                    self.log("item not kept, trying on", "error", source=self.kind, error=str(e))
+                told = True
+                self.stopping.wait(RETRY_S)
         return None
 
     def line(self, raw: bytes, **more):
@@ -85,22 +101,6 @@ class Source:
             return f"byte {e.start} is 0x{raw[e.start]:02x}, which is not UTF-8"
         return None
 
-    def lines(self, read) -> None:
-        """Puts each line that read(n) brings until it returns b""; a line over max_bytes is dropped as it comes."""
-        held, skip = b"", False
-        while not self.stopping.is_set() and (more := read(65536)):
-            *whole, held = (held + more).split(b"\n")
-            for raw in whole:
-                if not skip:
-                    self.line(raw)
-                skip = False
-            if len(held) > self.spec["max_bytes"]:
-                if not skip:
-                    self.line(held)     # refused: too long
-                held, skip = b"", True
-        if held and not skip:
-            self.line(held)
-
 
 class Timer(Source):
     """A tick an item; ticks that pass while one is answered are left out."""
@@ -116,14 +116,73 @@ class Timer(Source):
             due = max(due + self.spec["every"], time.monotonic())
 
 
-class Stdin(Source):
+class Pipe(Source):
+    """A line an item. What is read is in no pipe any more, so it is read byte by byte and no further than one line: the next one when
+    that one is kept. A byte costs 2 us, a token of its answer a thousand times that."""
+
+    fd: int
+    poll = None                 # none on Windows: there a stop may lose a line that has just begun
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.bell = socket.socketpair()         # ends the wait for a byte
+
+    def stop(self) -> None:
+        super().stop()
+        self.bell[1].send(b"!")
+
+    def close(self) -> None:
+        super().close()
+        if self.thread:
+            self.thread.join(CLOSE_S if self.poll else 0.1)
+
+    def run(self) -> None:
+        if hasattr(select, "poll"):
+            self.poll = select.poll()
+            for fd in (self.fd, self.bell[0].fileno()):
+                self.poll.register(fd, select.POLLIN)
+        held, most = bytearray(), self.spec["max_bytes"] + 2        # \r, and one that shows that it is too long
+        while byte := self.byte(0 < len(held) < most):
+            if byte == b"\n":
+                self.line(bytes(held))
+                held.clear()
+            elif len(held) < most:
+                held += byte
+            else:
+                held[-1:] = b"-"                # too long, whatever its end is
+        if held and self.stopping.is_set():
+            self.log("stopped inside a line; its begin is an item", "warning", source=self.kind, bytes=len(held))
+        self.line(bytes(held))
+
+    def byte(self, inside: bool) -> bytes:
+        """The next byte; b"" at the end and at a stop, which takes nothing more but the rest of a line, if that is there."""
+        while True:
+            stop = self.stopping.is_set()
+            there = any(fd == self.fd for fd, _ in self.poll.poll(0 if stop else None)) if self.poll else not stop
+            if stop and not (inside and there):
+                return b""
+            if there:
+                return os.read(self.fd, 1)
+
+    def put(self, text: str, **more):
+        """At a stop the line in hand is kept whatever the limit."""
+        item = super().put(text, **more)
+        if item is None:
+            try:
+                item = self.spool.put(text, self.kind, over=True, **more)
+            except OSError as e:
+                self.log("line lost", "error", source=self.kind, error=str(e), text=text)
+        return item
+
+
+class Stdin(Pipe):
     def run(self) -> None:
         if sys.stdin is not None:
-            fd = sys.stdin.fileno()
-            self.lines(lambda n: os.read(fd, n))
+            self.fd = sys.stdin.fileno()
+            super().run()
 
 
-class Fifo(Source):
+class Fifo(Pipe):
     """Made if absent. Opened for reading and writing, so that it does not end with its writers."""
 
     def open(self) -> None:
@@ -133,9 +192,6 @@ class Fifo(Source):
         if not stat.S_ISFIFO(path.stat().st_mode):
             raise OSError(f"{path} is no FIFO; remove it or take another path")
         self.fd = os.open(path, os.O_RDWR)
-
-    def run(self) -> None:
-        self.lines(lambda n: os.read(self.fd, n))
 
 
 class SocketSource(Source):
@@ -163,22 +219,24 @@ class SocketSource(Source):
 
     def run(self) -> None:
         while not self.stopping.is_set():
-            connection, _ = self.listener.accept()
+            try:
+                connection, _ = self.listener.accept()
+            except OSError as e:        # too many open files, say: there will be fewer
+                self.log("connection not accepted", "warning", error=str(e))
+                self.stopping.wait(RETRY_S)
+                continue
             self.slots.acquire()
             threading.Thread(target=self.serve, args=(connection,), daemon=True).start()
 
     def serve(self, connection: socket.socket) -> None:
-        lock = threading.Lock()
-
-        def say(what: dict) -> None:
-            with lock, contextlib.suppress(OSError):
-                connection.sendall(json.dumps(what, ensure_ascii=False).encode() + b"\n")
-
+        say = _Say(connection, self.log)
         how = socket.SHUT_RD        # a sender that has ended still gets its results
         try:
             with contextlib.suppress(OSError), connection.makefile("rb") as f:
                 while raw := f.readline(self.spec["max_bytes"] + 2):
-                    if not self.answer(raw, say):
+                    more = self.answer(raw, say)
+                    say.wait()          # who does not read is not read either
+                    if not more:
                         how = socket.SHUT_RDWR
                         break
         finally:
@@ -205,6 +263,69 @@ class SocketSource(Source):
         say({"accepted": item.id})
         held.ready(say if self.spec["reply"] else None)
         return True
+
+
+class _Say:
+    """Tells one sender, in order. The loop waits for no reader: what the kernel does not take at once is sent on by a thread, and a
+    sender who reads nothing for PATIENCE_S or leaves more than BEHIND bytes is cut off. Its items are answered all the same."""
+
+    def __init__(self, connection: socket.socket, log):
+        self.connection, self.log = connection, log
+        self.changed = threading.Condition()
+        self.left = bytearray()         # a thread is at it while there is something
+        self.deaf = False
+
+    def __call__(self, what: dict) -> None:
+        with self.changed:
+            if self.deaf:
+                return
+            behind = bool(self.left)
+            self.left += encode(what) + b"\n"
+            if not behind:
+                self.send()
+                if self.left:
+                    try:
+                        threading.Thread(target=self.send_on, daemon=True).start()
+                    except RuntimeError as e:       # no more threads
+                        self.cut(str(e))
+            elif len(self.left) > BEHIND:
+                self.cut(f"{len(self.left)} bytes were not read")
+
+    def send(self) -> int:
+        """Gives the kernel what it takes at once."""
+        try:
+            n = self.connection.send(self.left, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return 0
+        except OSError:                 # the sender is gone, as it may; its lines that are here still count
+            self.deaf, n = True, len(self.left)
+        del self.left[:n]
+        return n
+
+    def send_on(self) -> None:
+        last = time.monotonic()
+        with self.changed:
+            while self.left:
+                if self.send():
+                    last = time.monotonic()
+                elif time.monotonic() - last > PATIENCE_S:
+                    self.cut(f"nothing was read in {PATIENCE_S:g} s")
+                else:
+                    self.changed.wait(0.05)
+            self.changed.notify_all()
+
+    def cut(self, reason: str) -> None:
+        self.log("connection cut off", "warning", error=reason)
+        self.deaf = True
+        self.left.clear()
+        with contextlib.suppress(OSError):
+            self.connection.shutdown(socket.SHUT_RDWR)
+        self.changed.notify_all()
+
+    def wait(self) -> None:
+        """Until nothing is left to send."""
+        with self.changed:
+            self.changed.wait_for(lambda: not self.left)
 
 
 class _After:
@@ -237,11 +358,13 @@ class Folder(Source):
         while True:
             present = set()
             for entry in sorted(os.scandir(self.folder), key=lambda e: e.name):
-                if entry.name.startswith(".") or not fnmatch.fnmatch(entry.name, self.spec["pattern"]) or not entry.is_file():
+                if entry.name.startswith(".") or not fnmatch.fnmatch(entry.name, self.spec["pattern"]):
                     continue
                 present.add(entry.name)
-                if entry.name not in self.known and self.put(None, path=self.folder / entry.name) is not None:
-                    self.known.add(entry.name)
+                # in this order, and not entry.is_file(), which remembers: while put() waited, this one may have been answered and moved
+                if entry.name not in self.known and os.path.isfile(entry):
+                    self.known.add(entry.name)      # before the loop can be done with it
+                    self.put(None, path=self.folder / entry.name)
             self.known &= present
             if self.stopping.wait(self.spec["poll"]):
                 return

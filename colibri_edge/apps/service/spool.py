@@ -35,6 +35,11 @@ class Item:
     begun: float = field(default=0.0, repr=False)
 
 
+def encode(what: dict) -> bytes:
+    """JSON in which every text survives: a lone surrogate (of a file name that is no UTF-8, of an escape in a reply) becomes its escape."""
+    return json.dumps(what, ensure_ascii=False).encode(errors="backslashreplace")
+
+
 def write_atomic(path: Path, data: bytes) -> None:
     """Writes a file that is there as a whole or not at all, also after a power cut."""
     part = path.with_name(f".{path.name}.part")
@@ -100,14 +105,20 @@ class Spool:
         self._count += 1
         return f"{time.time_ns() // 1000:016d}-{self._count % 10000:04d}-{os.urandom(3).hex()}"
 
-    def put(self, text: str | None, source: str, reply=None, path: Path | None = None, keep: bool = True) -> Item:
-        """Accepts an item: when this returns, it survives a crash (with a folder). Raises Full, OSError."""
+    def put(self, text: str | None, source: str, reply=None, path: Path | None = None, keep: bool = True, over: bool = False) -> Item:
+        """Accepts an item: when this returns, it survives a crash (with a folder). over: also past the limit. Raises Full, OSError; then
+        nothing was accepted."""
         with self._have:
-            if len(self._queue) >= self.limit:
+            if len(self._queue) >= self.limit and not over:
                 raise Full(f"{len(self._queue)} items wait, and {self.limit} may; try again later")
             item = Item(self.new_id(), text, source, reply, path)
         if self.folder is not None and keep and path is None:
-            write_atomic(self._file(item), json.dumps({"text": text, "source": source}, ensure_ascii=False).encode())
+            try:
+                write_atomic(self._file(item), encode({"text": text, "source": source}))
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    os.unlink(self._file(item))     # renamed, but the folder could not be synced
+                raise
             item.text = None        # read again when its turn comes
         with self._have:
             self._queue.append(item)
@@ -137,9 +148,8 @@ class Spool:
         self._rename(item, item.attempts + 1)
 
     def _rename(self, item: Item, attempts: int) -> None:
-        old = self._file(item)
+        os.rename(self._file(item), self.folder / f"{item.id}.{attempts}.item")
         item.attempts = attempts
-        os.rename(old, self._file(item))
 
     def worn_out(self, item: Item) -> bool:
         """Whether processes have begun an item so often that it is to blame for their end."""
@@ -153,19 +163,20 @@ class Spool:
             self._queue.appendleft(item)
 
     def done(self, item: Item) -> None:
-        """The answer was delivered."""
+        """The answer was delivered. Raises OSError; FileNotFoundError where a file is gone that its sender may take away."""
         if item.path is not None:
             self._move(item, "done")
         elif self._on_disk(item):
             os.unlink(self._file(item))
 
     def failed(self, item: Item, record: dict) -> None:
-        """Keeps a record of a failure in failed/ and takes the item off the queue."""
-        if item.path is not None:
-            self._move(item, "failed")
+        """Keeps a record of a failure in failed/ and takes the item off the queue. Raises OSError."""
         if self.folder is not None:
-            write_atomic(self.folder / "failed" / f"{item.id}.json", json.dumps(record, ensure_ascii=False).encode())
-        if item.path is None and self._on_disk(item):
+            write_atomic(self.folder / "failed" / f"{item.id}.json", encode(record))
+        if item.path is not None:
+            with contextlib.suppress(FileNotFoundError):    # its sender took it away
+                self._move(item, "failed")
+        elif self._on_disk(item):
             os.unlink(self._file(item))
 
     def _on_disk(self, item: Item) -> bool:
