@@ -22,7 +22,8 @@ from colibri_edge._native cimport (
 from colibri_edge.core.runtime cimport imin, round_up, runtime
 
 cdef enum:
-    ROWS = 64        # values of one chunk of the recurrence; the kernel takes 32 of them, 16 KiB of state at 128 channels, at a time
+    ROWS = 128       # values of one chunk of the recurrence; the kernel takes 32 of them, 16 KiB of state at 128 channels, at a time, and
+                     # fetches the next 32 of the chunk meanwhile
     SLACK = 8        # floats behind the state: kernels load whole lanes
 
 cdef float L2_EPS = 1e-6

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { HEADS = 32, KEYS = 16, D = 128, LAYERS = 30, MANY = 256, ROWS = 64, ROW_MAJOR = 101, PLAIN = 111 };
+enum { HEADS = 32, KEYS = 16, D = 128, LAYERS = 30, MANY = 256, ROWS = 128, ROW_MAJOR = 101, PLAIN = 111 };
 static void (*sscal)(int n, float a, float *x, int incx);
 static void (*sgemv)(int order, int trans, int m, int n, float alpha, const float *a, int lda, const float *x, int incx, float beta, float *y, int incy);
 static void (*sger)(int order, int m, int n, float alpha, const float *x, int incx, const float *y, int incy, float *a, int lda);
