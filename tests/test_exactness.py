@@ -53,7 +53,8 @@ def test_layers_whose_heads_differ_very_much(tmp_path):
     wide = topology("x", hidden=32, layers=2, heads=1 << 14, kv_heads=1, head_dim=2, vocab=64, intermediate=32, qk_norm=None, rope_dim=2)
     wide["layers"][1]["attn"] |= {"heads": 1, "kv_heads": 1, "head_dim": 1 << 14, "rope": None}
     write_random(tmp_path / "m.colibri", wide, "q4_0")
-    first, *others = (Model.load(tmp_path / "m.colibri", threads=t, ctx=64, chunk=c).logits(range(20)) for t, c in ((1, 1), (1, 8), (2, 32)))
+    models = (Model.load(tmp_path / "m.colibri", threads=t, ctx=64, chunk=c) for t, c in ((1, 1), (1, 8), (2, 32)))
+    first, *others = (m.logits(range(20)) for m in models)
     assert np.isfinite(first).all() and all(np.array_equal(first, o) for o in others)
 
 

@@ -18,18 +18,22 @@ CONNECT, CONNACK, PUBLISH, PUBACK, SUBSCRIBE, SUBACK, PINGREQ, PINGRESP = 1, 2, 
 class Broker:
     """Sends `messages` to whoever subscribes, again until they are acknowledged; keeps what is published."""
 
-    def __init__(self, messages: list[bytes], late: float = 0.0):
-        self.late = late        # seconds before the first connection is accepted
+    def __init__(self, messages: list[bytes], listening: bool = True):
         self.pending = dict(enumerate(messages, 1))
         self.acknowledged: list[int] = []
         self.published: list[tuple[str, bytes]] = []
         self.clients: list[bytes] = []
-        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.listener = socket.socket()
+        self.listener.bind(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
+        if listening:
+            self.listen()
+
+    def listen(self) -> None:
+        self.listener.listen()
         threading.Thread(target=self.accept, daemon=True).start()
 
     def accept(self) -> None:
-        time.sleep(self.late)
         while True:
             connection, _ = self.listener.accept()
             threading.Thread(target=self.serve, args=(connection,), daemon=True).start()
@@ -103,12 +107,23 @@ def test_messages_in_and_out(broker, tmp_path):
 
 def test_a_broker_that_comes_late(tmp_path):
     """An answer waits for the connection, and is published once."""
-    broker = Broker([], late=1.0)
+    broker = Broker([], listening=False)
     (tmp_path / "service.toml").write_text('[model]\nfile = "demo"\nctx = 256\n[answer]\nmax_tokens = 1\n[source]\nkind = "stdin"\n'
                                            f'[[sink]]\nkind = "mqtt"\nhost = "127.0.0.1"\nport = {broker.port}\ntopic = "answers"\n')
-    done = subprocess.run([sys.executable, "-m", "colibri_edge", "service", "--config", tmp_path / "service.toml"], capture_output=True,
-                          input="lock the front door\n", text=True, timeout=120)
-    assert done.returncode == 0 and "failed" not in done.stderr, done.stderr
+    child = subprocess.Popen([sys.executable, "-m", "colibri_edge", "service", "--config", tmp_path / "service.toml"],
+                             stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    child.stdin.write("lock the front door\n")
+    child.stdin.close()
+    try:
+        logged = ""
+        while not logged.endswith("\n") or "ready " not in logged:
+            logged += child.stderr.readline() or pytest.fail(logged)
+        time.sleep(0.2)         # the answer is there, and waits
+        broker.listen()
+        logged += child.stderr.read()
+        assert child.wait(timeout=60) == 0 and "failed" not in logged, logged
+    finally:
+        child.kill()
     assert [topic for topic, _ in broker.published] == ["answers"]
 
 

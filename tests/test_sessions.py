@@ -243,7 +243,8 @@ def test_token_ids_of_a_file_are_checked(path, cold, tmp_path, token):
     assert np.array_equal(m.session.logits_view(), cold[30])
 
 
-@pytest.mark.parametrize("change", [{"tokens": "20"}, {"tokens": None}, {"tokens": -8}, {"tokens": 2.5}, {"tokens": True}, {"kv": 3}, {"model": None}])
+@pytest.mark.parametrize("change", [{"tokens": "20"}, {"tokens": None}, {"tokens": -8}, {"tokens": 2.5}, {"tokens": True}, {"kv": 3},
+                                    {"model": None}])
 def test_a_header_that_is_none_is_named(path, tmp_path, change):
     m = load(path)
     m.session.feed(IDS[:20])

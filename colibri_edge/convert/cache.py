@@ -1,8 +1,8 @@
 """From what a user names to a `.colibri` file: the file itself, or a conversion made once and kept.
 
-Owns: `resolve(model)`. A `.gguf` file or a folder is converted beside itself, or, where that folder is not writable
-or has a file of that name that is not such a conversion, into the user's cache folder; the conversion is used again while the source's files have the same sizes and times and
-the converter has the same version, which a small JSON file beside it records.
+Owns: `resolve(model)`. A `.gguf` file or a folder is converted beside itself, or, where that folder is not writable or has a file of
+that name that is not such a conversion, into the user's cache folder; the conversion is used again while the source's files have the
+same sizes and times and the converter has the same version, which a small JSON file beside it records.
 Refuses: names that are neither. "demo" is the model that ships in the package.
 """
 
