@@ -22,8 +22,8 @@ from colibri_edge._native cimport (
 from colibri_edge.core.runtime cimport imin, round_up, runtime
 
 cdef enum:
-    ROWS = 128       # values of one chunk of the recurrence; the kernel takes 32 of them, 16 KiB of state at 128 channels, at a time, and
-                     # fetches the next 32 of the chunk meanwhile
+    # values of one chunk of the recurrence; the kernel takes 32 at a time, 16 KiB of state at 128 channels, and fetches the next 32 meanwhile
+    ROWS = 128
     SLACK = 8        # floats behind the state: kernels load whole lanes
 
 cdef float L2_EPS = 1e-6
