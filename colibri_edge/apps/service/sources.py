@@ -118,7 +118,7 @@ class Timer(Source):
 
 class Pipe(Source):
     """A line an item. What is read is in no pipe any more, so it is read byte by byte and no further than one line: the next one when
-    that one is kept. A byte costs 2 us, a token of its answer a thousand times that."""
+    that one is kept. A byte costs 4 to 5 us, a token of its answer a thousand times that."""
 
     fd: int
     poll = None                 # none on Windows: there a stop may lose a line that has just begun
