@@ -134,7 +134,7 @@ class Model:
     def load(cls, path, *, threads: int | None = None, ram: str | int | None = None, ctx: int | None = None, kv: str = "auto",
              chunk: int | None = None, weights: str = "auto", policy: str = DEFAULT_POLICY, prefetch: bool = False,
              learn: bool = True, progress=None) -> Model:
-        """Opens MODEL: a .colibri file, a .gguf file, a Hugging Face folder, or "demo".
+        """Opens MODEL: a .colibri file, a .gguf file (also split), a Hugging Face or MLX folder, a flash-moe folder, or "demo".
 
         threads: default, the physical cores that this process may use. ram: ceiling in bytes or such as "2GiB"; a model that does
         not fit is refused before anything is loaded. ctx: positions, default the smaller of 4,096 and the model's own.

@@ -238,6 +238,8 @@ def test_the_command(big, capsys):
     assert cli.main(["plan", str(big), "--ctx", "128", "--ram", str(tight), "--memory-rate", "10GB", "--disk-rate", "100MB"]) == 0
     out = capsys.readouterr().out
     assert "of 32 routed experts" in out and "worst case" in out and "settings: --ram" in out
+    assert cli.main(["plan", str(big), "--quant", "q4_0"]) == 1
+    assert "as they are; leave quant out" in capsys.readouterr().err
     assert cli.main(["plan", str(big), "--ram", "1MiB"]) == 1
     assert "does not fit" in capsys.readouterr().err
     assert cli.main(["plan", str(big), "--ram", "1MiB", "--json"]) == 1

@@ -359,13 +359,14 @@ def test_a_sender_who_never_reads(supervisor, tmp_path):
         while sent < 5000:
             deaf.send(f"turn on lamp {sent}")
             sent += 1
+    until(lambda: len(list(out.glob("*.json"))) > 50)
     client = Client(tmp_path / "items")
     for _ in range(2):
         client.send("turn on the lamp")
         item = client.read()["accepted"]
         assert client.read()["id"] == item and (out / f"{item}.json").exists()
     assert s.stop() < 2
-    assert len(list(out.glob("*.json"))) > 100 and s.failed() == []
+    assert s.failed() == []
 
 
 def test_files_that_go_and_names_that_are_no_text(supervisor, tmp_path):

@@ -190,7 +190,7 @@ class Service:
             if self.spool.worn_out(item):
                 raise Failed(f"the service ended {item.attempts - 1} times while it worked on this item")
             if item.path is not None:
-                item.text, item.source = self.source.read(item.path), "folder"
+                self.source.read(item)
             result = self.answer(item, start)
             if result is not None:
                 self.deliver(item, result)

@@ -23,13 +23,26 @@ def line(result: dict) -> bytes:
 
 
 class Stdout:
+    """Past Python's buffer, which would keep what a full disk did not take and write it a second time."""
+
     def __init__(self, config, spec: dict):
         self.text = spec["format"] == "text"
+        self.id: str | None = None      # of the result that `left` belongs to
+        self.left = b""
+        self.inside = False             # a line that is begun
 
     def send(self, result: dict) -> None:
-        out = sys.stdout.buffer
-        out.write(result["text"].encode() + b"\n" if self.text else line(result))
-        out.flush()
+        """Another try goes on where the last one stopped; a line that was begun and given up is ended first."""
+        if not self.left or self.id != result["id"]:
+            self.id = result["id"]
+            self.left = b"\n" * self.inside + (result["text"].encode() + b"\n" if self.text else line(result))
+        out = getattr(sys.stdout.buffer, "raw", sys.stdout.buffer)      # with PYTHONUNBUFFERED there is no buffer to pass
+        while self.left:
+            n = out.write(self.left)
+            if n is None:
+                raise BlockingIOError("its reader does not keep up")
+            self.left = self.left[n:]
+            self.inside = bool(self.left)
 
 
 class Journal:

@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 
-from colibri_edge.apps.service.spool import Full, Spool, encode
+from colibri_edge.apps.service.spool import Full, Spool, encode, which
 
 CONNECTIONS = 64
 PATIENCE_S = 30.0               # with a sender at the socket who reads nothing
@@ -373,13 +373,14 @@ class Folder(Source):
         if item.path is not None:
             self.known.discard(item.path.name)      # the name is free again
 
-    def read(self, path) -> str:
-        """An item's text. Raises ValueError, OSError."""
-        with open(path, "rb") as f:
+    def read(self, item) -> None:
+        """Puts an item's text into it. Raises ValueError, OSError."""
+        with open(item.path, "rb") as f:
+            item.source, item.was = self.kind, which(os.fstat(f.fileno()))
             raw = f.read(self.spec["max_bytes"] + 1)
         if problem := self.problem(raw):
             raise ValueError(problem)
-        return raw.decode().strip()
+        item.text = raw.decode().strip()
 
 
 class MqttSource(Source):

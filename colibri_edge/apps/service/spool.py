@@ -24,15 +24,21 @@ class Full(Exception):
 @dataclass
 class Item:
     """id: sorts by time; text: what came, None until it is read; reply: tells the sender, where it still listens; path: an item of the
-    folder source, which is its own queue."""
+    folder source, which is its own queue; was: which() of that file when it was read."""
 
     id: str
     text: str | None = None
     source: str = ""
     reply: Callable[[dict], None] | None = None
     path: Path | None = None
+    was: tuple | None = None
     attempts: int = 0
     begun: float = field(default=0.0, repr=False)
+
+
+def which(s: os.stat_result) -> tuple:
+    """Tells a file from another that took its name, and from itself with another text."""
+    return s.st_dev, s.st_ino, s.st_mtime_ns, s.st_size
 
 
 def encode(what: dict) -> bytes:
@@ -187,6 +193,8 @@ class Spool:
 
     @staticmethod
     def _move(item: Item, where: str) -> None:
+        if item.was is not None and which(os.stat(item.path)) != item.was:
+            return          # its sender put another in its place: an item of its own, which waits there
         to = item.path.parent / where
         to.mkdir(exist_ok=True)
         target = to / item.path.name
