@@ -133,7 +133,7 @@ def probe_decode(int threads, formats, bint huge=True, long long n_bytes=192 << 
 def probe_disk(path, uint64_t start, uint64_t end, size_t record, int reads, int ahead) -> float:
     """Bytes a second of `reads` random reads of `record` bytes within a file's [start, end), `ahead` in flight, as experts are read:
     start and record multiples of 4096. Raises OSError; ValueError where the span holds no record."""
-    cdef bytes name = str(path).encode()
+    cdef bytes name = os.fsencode(path)
     cdef const char *c = name
     cdef int32_t error = 0
     cdef double rate

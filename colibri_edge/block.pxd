@@ -29,6 +29,7 @@ ctypedef struct block_options:
 ctypedef struct block:
     # the file
     cl_host_file file
+    int32_t watched         # mapped, and known to the guard (colibri/guard.h)
     int32_t hidden
     int32_t inter
     int32_t experts

@@ -16,8 +16,8 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
 from colibri_edge._native cimport (
-    CL_ACT_GELU_TANH, CL_ACT_RELU, CL_ACT_SILU, cl_default_threads, cl_fma, cl_get_kernels, cl_pool_free, cl_pool_new, cl_pool_run,
-    cl_pool_threads, cl_rowmm_args,
+    CL_ACT_GELU_TANH, CL_ACT_RELU, CL_ACT_SILU, cl_default_threads, cl_fma, cl_get_kernels, cl_guard_add, cl_guard_lost, cl_guard_remove,
+    cl_pool_free, cl_pool_new, cl_pool_run, cl_pool_threads, cl_rowmm_args,
 )
 from colibri_edge.core.blas cimport (
     CL_HOST_MAP, CL_HOST_READ, cl_affinity_known, cl_bind_thread, cl_blas_hold, cl_blas_load, cl_blas_release, cl_blas_sgemm,
@@ -199,6 +199,9 @@ cdef int32_t _open(block *b, const char *path) noexcept nogil:
         return BLOCK_MEMORY
     if b.file.size != h.payload + HEADER:
         return cl_fail(BLOCK_MEMORY, "%s: changed while it was opened", path)
+    if not b.o.read:
+        cl_guard_add(b.file.data, b.file.size)
+        b.watched = 1
     b.router = <const float *><const void *>(b.file.data + HEADER)
     b.weights = b.router + <size_t>b.hidden * <size_t>b.experts
     b.matrix_floats = <size_t>b.hidden * <size_t>b.inter
@@ -239,6 +242,8 @@ cdef void block_close(block *b) noexcept nogil:
         return
     cl_pool_free(b.pool)
     arena_free(&b.a)
+    if b.watched:
+        cl_guard_remove(b.file.data)
     cl_host_close(&b.file)
     free(b)
 
@@ -493,6 +498,8 @@ cdef int32_t block_forward(block *b, const float *x, float *out, int32_t batch) 
     rc = _forward(b)
     if b.bound:
         cl_unbind_thread(&mask)
+    if b.watched and cl_guard_lost(b.file.data):
+        return cl_fail(BLOCK_MEMORY, "the file was cut while it was in use: pages of it are gone; copy it again and open it anew")
     return rc
 
 

@@ -75,6 +75,7 @@ cdef class Session:
     cdef bint dirty                  # a failed pass left the recurrent state half way
     cdef kv_view *views
     cdef readonly int32_t pos, ctx, chunk, kv_type
+    cdef int32_t room                # positions of the KV cache: ctx, a multiple of eight
     cdef list moment_sums            # what rt.moments points into
     cdef float *x                    # [chunk][ldx]
     cdef size_t ldx
@@ -107,7 +108,7 @@ cdef class Session:
     cdef int32_t forward(self, const int32_t *tokens, int32_t n) noexcept nogil
     cdef int32_t _pass(self, const int32_t *tokens, int32_t n) noexcept nogil
     cdef int32_t experts(self, const int32_t *tokens, int32_t n) noexcept nogil
-    cdef void head(self, int32_t t0, int32_t n) noexcept nogil
+    cdef int32_t head(self, int32_t t0, int32_t n) noexcept nogil
     cdef void _checkpoint(self, bint keep) noexcept nogil
     cdef int _settle(self) except -1
     cdef int32_t _replay(self, int32_t pos) noexcept nogil

@@ -6,6 +6,8 @@ Session: one sequence: KV cache, position, buffers sized once. One session belon
 Program in several threads take turns, pass by pass.
 Refuses: Python objects between the first and the last layer, allocation after the session is made.
 """
+import os
+
 from cpython.buffer cimport PyBuffer_FillInfo
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.math cimport sqrt
@@ -135,6 +137,8 @@ cdef class Program:
             else:
                 self._attention(&self.layers[i], i, a)
             self._ffn(&self.layers[i].ffn, i, topo["layers"][i]["ffn"])
+        if self.store.streamed and slots < self.max_top_k:
+            raise ValueError(f"{slots} slots for streamed experts, and a token takes {self.max_top_k}; give at least as many")
 
     def __dealloc__(self):
         cl_guard_remove(self.mapped)
@@ -197,7 +201,7 @@ cdef class Program:
         self.image_bytes = first
         self.image = cl_huge_alloc(first)
         cdef cl_read *reads = <cl_read *>calloc(first // step + 3, sizeof(cl_read))
-        cdef cl_reader *reader = cl_reader_open(str(file.path).encode(), CL_READERS, True, &error)
+        cdef cl_reader *reader = cl_reader_open(os.fsencode(file.path), CL_READERS, True, &error)
         try:
             if reader == NULL:
                 raise OSError(error, "the model file cannot be read", str(file.path))
@@ -348,14 +352,18 @@ cdef class Program:
         s.count = t.count
         s.intermediate = t.shape[1]
         s.clamped = f["activation"] == "swiglu_clamped"
+        parts = {p.name: p for p in t.parts}
+        s.interleaved = "gate_up" in parts
+        s.gated = s.interleaved or "gate" in parts
         if s.clamped:
+            if not s.gated:
+                from colibri_edge.file import FileError
+
+                raise FileError(f"{self.file.path}: {name} has the activation swiglu_clamped and no gate; convert the model again")
             s.alpha = f["alpha"]
             s.limit = f["limit"]
         else:
             s.activation = ACTIVATIONS[f["activation"]]
-        parts = {p.name: p for p in t.parts}
-        s.interleaved = "gate_up" in parts
-        s.gated = s.interleaved or "gate" in parts
         first = parts["gate_up"] if s.interleaved else parts["gate"] if s.gated else parts["up"]
         fill_matrix(&s.gate, first.format, first.shape[0], first.shape[1], NULL)
         s.gate_at = first.offset
@@ -544,8 +552,11 @@ cdef class Session:
                   int checkpoints=2):
         self.program = program
         self.prefetch = prefetch and program.store.streamed
-        self.ctx = round_up(ctx, 8)
-        self.chunk = imin(imin(chunk, CL_MAX_BATCH), imax(self.ctx, 1))
+        if ctx < 1 or chunk < 1:
+            raise ValueError(f"ctx is {ctx} and chunk {chunk}, wanted at least 1")
+        self.ctx = ctx
+        self.room = round_up(ctx, 8)
+        self.chunk = imin(imin(chunk, CL_MAX_BATCH), ctx)
         self.kv_type = KV_TYPES[kv]
         self.max_saved = checkpoints if program.state_floats else 0
         self.state_bytes = program.state_floats * sizeof(float) * (1 + self.max_saved)
@@ -611,7 +622,7 @@ cdef class Session:
         cdef uint8_t *at
         self.kv_bytes = 0
         for i in range(self.program.n_layers):
-            self.kv_bytes += _kv_layer_bytes(&self.program.layers[i], self.ctx, self.kv_type)
+            self.kv_bytes += _kv_layer_bytes(&self.program.layers[i], self.room, self.kv_type)
         self.kv = <uint8_t *>cl_aligned_alloc(ALIGN, self.kv_bytes)
         self.views = <kv_view *>calloc(imax(1, self.program.n_layers), sizeof(kv_view))
         if self.kv == NULL or self.views == NULL:
@@ -620,9 +631,9 @@ cdef class Session:
         for i in range(self.program.n_layers):
             l = &self.program.layers[i]
             self.views[i].kv_type = self.kv_type
-            scales = self.ctx * _kv_scale_bytes(self.kv_type, l.attn.head_dim)
-            self.views[i].k_codes = <size_t>(es * self.ctx * l.attn.head_dim)
-            self.views[i].v_codes = <size_t>(es * self.ctx * round_up(l.attn.head_dim, 8))
+            scales = self.room * _kv_scale_bytes(self.kv_type, l.attn.head_dim)
+            self.views[i].k_codes = <size_t>(es * self.room * l.attn.head_dim)
+            self.views[i].v_codes = <size_t>(es * self.room * round_up(l.attn.head_dim, 8))
             self.views[i].k_head = self.views[i].k_codes + scales
             self.views[i].v_head = self.views[i].v_codes + scales
             self.views[i].k = at
@@ -966,8 +977,8 @@ cdef class Session:
         enter(&self.rt, ST_OTHER)
         return rc
 
-    cdef void head(self, int32_t t0, int32_t n) noexcept nogil:
-        """Logits of the chunk's tokens t0 .. t0+n-1, n <= head_rows, into logits."""
+    cdef int32_t head(self, int32_t t0, int32_t n) noexcept nogil:
+        """Logits of the chunk's tokens t0 .. t0+n-1, n <= head_rows, into logits. 0 or -4 as forward."""
         cdef mm_job job
         cdef cap_pass c
         memset(&job, 0, sizeof(job))
@@ -986,6 +997,7 @@ cdef class Session:
             c.per_row = (c.vocab + CAP_LOGITS - 1) / CAP_LOGITS
             cl_pool_run(self.rt.pool, cap_chunk, &c, n * c.per_row)
         enter(&self.rt, ST_OTHER)
+        return -4 if cl_guard_lost(self.program.mapped) else 0
 
     cdef object error(self, int32_t rc):
         """What a code of forward means, as an exception."""
@@ -1004,17 +1016,25 @@ cdef class Session:
         with gil:
             raise self.error(rc)
 
+    cdef int _fail_at(self, int32_t rc, int32_t pos) except -1 nogil:
+        """A call that fails leaves the position as it was, whatever it had computed of its tokens."""
+        self.dirty = self.program.state_floats > 0
+        self.pos = pos
+        return self._fail(rc)
+
     cdef int feed_tokens(self, const int32_t *tokens, int32_t n, bint want_logits) except -1 nogil:
         """Feeds n tokens (checked by the caller); with want_logits the last one's logits stand in logits[0]."""
-        cdef int32_t t = 0, m = 0, rc
+        cdef int32_t t = 0, m = 0, rc, start = self.pos
         while t < n:
             m = imin(self.chunk, n - t)
             rc = self.forward(tokens + t, m)
             if rc:
-                self._fail(rc)
+                self._fail_at(rc, start)
             t += m
         if want_logits and n > 0:
-            self.head(m - 1, 1)
+            rc = self.head(m - 1, 1)
+            if rc:
+                self._fail_at(rc, start)
         return 0
 
     def check_ids(self, tokens) -> object:
@@ -1065,7 +1085,7 @@ cdef class Session:
     def all_logits(self, tokens, float[:, ::1] out not None) -> None:
         """Feeds tokens and writes the logits of each, out [tokens, vocab] float32."""
         cdef const int32_t[::1] ids = self.check_tokens(tokens)
-        cdef int32_t n = <int32_t>ids.shape[0], t = 0, m, h, j, i, rc
+        cdef int32_t n = <int32_t>ids.shape[0], t = 0, m, h, j, i, rc, start = self.pos
         if out.shape[0] != n or out.shape[1] != self.program.vocab:
             raise ValueError(f"out is [{out.shape[0]}, {out.shape[1]}], wanted [{n}, {self.program.vocab}]")
         with nogil:
@@ -1073,11 +1093,13 @@ cdef class Session:
                 m = imin(self.chunk, n - t)
                 rc = self.forward(&ids[t], m)
                 if rc:
-                    self._fail(rc)
+                    self._fail_at(rc, start)
                 h = 0
                 while h < m:
                     j = imin(self.head_rows, m - h)
-                    self.head(h, j)
+                    rc = self.head(h, j)
+                    if rc:
+                        self._fail_at(rc, start)
                     for i in range(j):
                         memcpy(&out[t + h + i, 0], self.logits + <size_t>i * self.ld_logits, self.program.vocab * sizeof(float))
                     h += j

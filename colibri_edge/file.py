@@ -112,6 +112,8 @@ class ColibriFile:
             del raw
             self._check_meta()
             self._map = mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ)
+            if len(self._map) != self.size:
+                self._fail(f"{len(self._map)} bytes were mapped of {self.size}; the file was changed while it was opened: try again")
 
     # -- header and metadata ------------------------------------------------------------------------------------
 
@@ -289,6 +291,11 @@ class ColibriFile:
         if {p.name for p in out if len(p.shape) == 2} not in PART_SETS:
             self._fail(f"{name}: parts are {', '.join(p.name for p in out) or 'none'}, wanted gate_up and down, or "
                        f"gate, up and down, or up and down; {AGAIN}")
+        names = [p.name for p in out]
+        if names != [n for n in shapes if n in names]:
+            self._fail(f"{name}: parts stand in the order {', '.join(names)}, wanted that of {', '.join(shapes)}; {AGAIN}")
+        if "gate_bias" in names and not {"gate", "gate_up"} & set(names):
+            self._fail(f"{name}: has a gate_bias and no gate; {AGAIN}")
         return tuple(out)
 
     def _tokenizer(self, e) -> tuple[int, int, int]:

@@ -79,7 +79,7 @@ class Generation(Iterator):
         self.prefill_s = time.perf_counter() - start
         if self.finish_reason is not None:
             return
-        session = model.session
+        session, fed = model.session, model._fed
         logits = session.logits_view()
         sampler.accept(prompt)
         first = None
@@ -111,6 +111,9 @@ class Generation(Iterator):
             if self._over():
                 self.text += stream.finish(self.finish_reason)
                 return
+            if model._fed is not fed:       # whatever begins a sequence puts a list of its own there
+                raise RuntimeError("the model has gone on with another sequence, so this answer cannot be taken up again; end one before "
+                                   "the next, or give each its own model")
             session.feed((token,))
             model._fed.append(token)    # after feed: an interrupt between the two must leave _fed a prefix of the session
 

@@ -248,6 +248,21 @@ def test_cut_extended_and_absent_files(write, tmp_path):
         MoEBlock(tmp_path)
 
 
+@pytest.mark.skipif(os.name != "posix", reason="a mapped file cannot be cut on Windows")
+def test_a_file_cut_while_it_is_mapped_is_an_error_not_a_crash(write):
+    d = make(17, 256, 512, 4)
+    path = write(d)
+    block, whole = MoEBlock(path), MoEBlock(path, load="read")
+    x = np.ones((4, 256), np.float32)
+    want = block.forward(x)
+    os.truncate(path, 8192)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="was cut while it was in use") as e:
+            block.forward(x)
+        assert e.value.code == -1
+    assert np.array_equal(whole.forward(x), want)
+
+
 def test_header_is_exact(write):
     d = make(19, 8, 16, 3)
     raw = write(d, top_k=1, activation="gelu_tanh", renormalise=True).read_bytes()

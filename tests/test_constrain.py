@@ -92,6 +92,27 @@ def test_the_demo_model_says_the_same_where_it_was_right(demo):
             assert answer.text == want
 
 
+def test_an_optional_part_that_is_long_to_end(tiny):
+    """The shortest answer is {}, and one key opens twenty others: whether there is room for that is asked before it is begun."""
+    names = [f"key_{i:02}" for i in range(20)]
+    more = {"type": "object", "properties": dict.fromkeys(names, {"type": "string"}), "required": names, "additionalProperties": False}
+    schema = {"type": "object", "properties": {"note": {"type": "string"}, "more": more}, "additionalProperties": False}
+    for seed in range(12):
+        for limit in (60, 120, 260):
+            answer = reply(tiny, schema, limit, temperature=1.5, seed=seed)
+            assert answer.finish_reason == "stop", answer.text
+            jsonschema.validate(json.loads(answer.text), schema)
+
+
+def test_literals_take_no_white_space(tiny):
+    """A plan writes them, not the white space that may stand before them and has the lower ids."""
+    names = "abcdefgh"
+    schema = {"type": "object", "properties": dict.fromkeys(names, {"type": "boolean"}), "required": list(names),
+              "additionalProperties": False}
+    answer = reply(tiny, schema, 110, temperature=0.0)
+    assert set(json.loads(answer.text)) == set(names) and answer.finish_reason == "stop"
+
+
 def test_streamed_text_is_the_whole(tiny):
     answer = tiny.generate("x", 140, schema=SCHEMAS["nested"], temperature=1.0, seed=3)
     assert "".join(t.text for t in answer) == answer.text
@@ -101,7 +122,7 @@ def test_streamed_text_is_the_whole(tiny):
 
 
 @pytest.mark.parametrize(("schema", "says"), [
-    ("{", "not JSON"), ("[]", "wanted a JSON object"), ('{"type": "colour"}', "Invalid type: colour"),
+    ("{", "not JSON"), ("[" * 100000, "not JSON"), ("[]", "wanted a JSON object"), ('{"type": "colour"}', "Invalid type: colour"),
     ('{"$ref": "http://example.org/x"}', "example.org"), ('{"type": "array", "uniqueItems": true}', "uniqueItems"),
     ("false", "nothing satisfies"), ('{"type": "integer", "minimum": 5, "maximum": 1}', "Unsatisfiable"),
     ('{"type": "string", "pattern": "(?=a)b"}', "look-ahead"),

@@ -570,3 +570,12 @@ def test_a_four_gigabyte_gguf_converts_in_little_memory(tmp_path):
     assert out.returncode == 0, out.stderr
     print(out.stdout)
     assert int(out.stdout.split()[-1]) < 1536
+
+
+@pytest.mark.parametrize("key, value", [("num_hidden_layers", 1 << 30), ("num_experts", 1 << 30), ("head_dim", 1 << 26)])
+def test_sizes_that_no_model_has(tmp_path, key, value):
+    """Refused before lists of that length are made."""
+    config = tiny.moe_config(**{key: value})
+    src = tiny.write_folder(tmp_path / "src", config, tiny.moe_tensors(tiny.moe_config()))
+    with pytest.raises(ConvertError, match=r"a whole number from [01] to|a model file takes"):
+        convert(src, tmp_path / "m.colibri")

@@ -350,3 +350,48 @@ def test_huge_pages_take_a_mappings_place(tmp_path):
     settles = sys.platform == "linux" and limits.huge_page_bytes() and file.size >= 2 * limits.huge_page_bytes()
     assert program.weights == ("ram" if settles else "map")
     assert not program.settle(limits.huge_page_bytes())     # nothing is left to move
+
+
+def test_parts_of_a_record_out_of_order(model, tmp_path):
+    """The reader takes them in the order of docs/format.md only: a bias at the record's first byte would look like none."""
+    head, meta, rest = parts(model)
+    room = HEADER.unpack(head)[4]
+    given = meta["tensors"]["layers.1.experts"]["parts"]
+    assert [p["name"] for p in given] == ["gate_up", "down"]
+    for names, match in ((["up", "gate_bias"], "gate_bias and no gate"), (["down", "gate_up"], "in the order down, gate_up")):
+        bad = json.loads(json.dumps(meta))
+        entry = bad["tensors"]["layers.1.experts"]
+        if "gate_bias" in names:
+            up = given[0] | {"name": "up", "shape": [24, 64], "length": given[0]["length"] // 2}
+            bias = {"name": "gate_bias", "format": "f32", "shape": [24], "offset": given[1]["offset"] + given[1]["length"], "length": 96}
+            bias["offset"] += -bias["offset"] % 64
+            entry["parts"] = [up, given[1], bias]
+            if bias["offset"] + 96 > entry["stride"]:       # no room behind it: in the half that is free now
+                bias["offset"] = up["length"] + -up["length"] % 64
+                entry["parts"] = [up, bias, given[1]]
+                match = "in the order up, gate_bias, down"
+        else:
+            size = given[1]["length"]
+            entry["parts"] = [given[1] | {"offset": 0}, given[0] | {"offset": size + -size % 64}]
+        refused(sign(tmp_path / "o", fit(bad, room), rest), match)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a mapped file cannot be cut on Windows")
+def test_a_cut_that_only_the_output_matrix_meets(model, tmp_path):
+    """It stands last, so the layers compute and the logits do not."""
+    from colibri_edge.model import Model
+
+    head, meta, rest = parts(model)
+    start = 32 + HEADER.unpack(head)[4]
+    entry = meta["tensors"]["output"]
+    matrix = rest[entry["offset"] - start:entry["offset"] - start + entry["length"]]
+    end = start + len(rest)
+    entry["offset"] = end + -end % 65536
+    path = sign(tmp_path / "late.colibri", fit(meta, start - 32), rest + bytes(-end % 65536) + matrix)
+    m, same = Model.load(path), Model.load(model)
+    assert np.array_equal(m.logits([1, 2, 3]), same.logits([1, 2, 3]))
+    os.truncate(path, entry["offset"])
+    for call in (lambda: m.session.feed([4, 5]), lambda: m.session.all_logits([4], np.empty((1, m.program.vocab), np.float32))):
+        with pytest.raises(FileError, match="was cut while it was in use"):
+            call()
+        assert m.session.pos == 3

@@ -148,6 +148,17 @@ def test_broken_logits(bad, kw):
         Sampler(64, seed=1, **kw).sample(x)
 
 
+@pytest.mark.parametrize("kw", [{}, dict(temperature=1.0), dict(temperature=1.0, top_k=2), dict(temperature=1.0, top_p=0.9)])
+def test_a_penalty_that_overflows(kw):
+    """A finite logit that a penalty below one takes past the largest float."""
+    x = np.zeros(64, np.float32)
+    x[7] = 1e35
+    s = Sampler(64, seed=1, repetition_penalty=1e-6, **kw)
+    s.accept([7])
+    with pytest.raises(ValueError, match="NaN"):
+        s.sample(x)
+
+
 def test_minus_infinity():
     x = np.full(8, -np.inf, np.float32)
     with pytest.raises(ValueError, match="no token"):

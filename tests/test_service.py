@@ -228,8 +228,30 @@ def test_an_item_that_kills_is_put_aside(supervisor, tmp_path):
     (s.state / ".3-d.0.item.part").write_text("{")
     s.start()
     until(lambda: s.failed() and not (s.state / "2-b.0.item").exists() and not (s.state / "2-b.1.item").exists())
-    assert [f["id"] for f in s.failed()] == ["1-a"] and "ended 3 times" in s.failed()[0]["error"]
-    assert s.logged().count("item unreadable") == 2 and not list(s.state.glob(".*.part"))
+    failed = {f["id"]: f["error"] for f in s.failed()}
+    assert set(failed) == {"0-c", "0-d", "1-a"} and "ended 3 times" in failed["1-a"]
+    assert "cannot be used: JSONDecodeError" in failed["0-c"] and "cannot be used: TypeError" in failed["0-d"]
+    assert not list(s.state.glob("*.item")) and not list(s.state.glob(".*.part"))
+
+
+def test_a_file_that_kills_is_put_aside(supervisor, tmp_path):
+    """Items of the folder source are counted too, and a TERM is not held against them."""
+    (tmp_path / "box").mkdir()
+    (tmp_path / "box/a").write_text("turn on the lamp")
+    s = supervisor(DEMO + '[source]\nkind = "folder"\npath = "box"\npoll = "20ms"\n[queue]\nattempts = 2\n')
+    was = os.stat(tmp_path / "box/a")
+    note = {"path": str(tmp_path / "box/a"), "was": [was.st_dev, was.st_ino, was.st_mtime_ns, was.st_size], "attempts": 2}
+    (s.state / "file.json").write_text(json.dumps(note | {"was": [0, 0, 0, 0]}))       # another file of that name
+    s.start()
+    until(lambda: (tmp_path / "box/done/a").exists())
+    s.stop()
+    assert not (s.state / "file.json").exists()
+    os.replace(tmp_path / "box/done/a", tmp_path / "box/a")
+    (s.state / "file.json").write_text(json.dumps(note))
+    s.start()
+    until(lambda: (tmp_path / "box/failed/a").exists())
+    until(lambda: not (s.state / "file.json").exists())
+    assert "ended 2 times" in s.failed()[0]["error"]
 
 
 def test_stdin_to_every_sink(tmp_path):
@@ -439,6 +461,10 @@ def test_pacing(tmp_path):
     assert not pace.rest(lambda: False)
     assert m.values["paced_seconds_total"] >= 0.15 and time.monotonic() - start >= 0.15     # three times the work before it
     assert pace.rest(lambda: True)
+    pace.before = None                                                  # as at each item: what came before was no work
+    time.sleep(0.05)
+    rested = m.values["paced_seconds_total"]
+    assert not pace.rest(lambda: False) and m.values["paced_seconds_total"] == rested
     (tmp_path / "t").unlink()
     pace.looked = -1e9
     assert not pace.rest(lambda: False) and pace.share() == 0

@@ -13,7 +13,7 @@ import pytest
 from colibri_edge.apps import cli
 from colibri_edge.apps.service import config as C
 from colibri_edge.apps.service.prompt import Prompt, SensorError
-from colibri_edge.apps.service.systemd import unit_template
+from colibri_edge.apps.service.systemd import _quoted, unit_template
 
 ROOT = Path(__file__).parent.parent
 GOOD = '[model]\nfile = "demo"\n[source]\nkind = "stdin"\n'
@@ -48,6 +48,7 @@ def check(tmp_path):
     (GOOD + '[answer]\ndeadline = "soon"\n', ":6: deadline in [answer] is 'soon', wanted a time above 0, such as \"30s\""),
     (GOOD + '[[sink]]\nkind = "stdout"\n[[sink]]\nkind = "file"\npaht = "x"\n',
      ":9: unknown key 'paht' in [[sink]] file; did you mean 'path'?"),
+    ('[model]\nfile = "demo"\n[source]\nkind = ["stdin"]\n', ":4: kind of [source] is ['stdin']"),
     (GOOD + '[sink]\nkind = "stdout"\n', ":5: sink is one table, wanted [[sink]]"),
     (GOOD + '[[sink]]\nkind = "file"\npath = "nowhere/x.json"\n', "/nowhere is not there"),
     (GOOD + '[[sink]]\nkind = "file"\npath = "${name}.json"\n', ":7: path of a file sink holds ${name}, wanted ${id} or ${date}"),
@@ -198,3 +199,11 @@ def test_schema_of_a_config(check, tmp_path):
     (tmp_path / "s.json").write_text(json.dumps({"type": "object"}))
     assert check(GOOD + '[answer]\nschema = "s.json"\n') == []
     assert any("stop would cut" in p for p in check(GOOD + '[answer]\nschema = "s.json"\nstop = ["}"]\n'))
+
+
+@pytest.mark.parametrize("path, word", [
+    ("/etc/colibri-edge/service.toml", "/etc/colibri-edge/service.toml"), ("/etc/my boards/a.toml", '"/etc/my boards/a.toml"'),
+    ('/x/50%/"q"\\$H', '"/x/50%%/\\"q\\"\\\\$$H"'),
+])
+def test_paths_in_a_unit(path, word):
+    assert _quoted(path) == word

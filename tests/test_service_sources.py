@@ -357,8 +357,62 @@ def test_output_on_a_full_disk(monkeypatch):
 
     monkeypatch.setattr(sys, "stdout", SimpleNamespace(buffer=SimpleNamespace(raw=SimpleNamespace(write=write))))
     sink = sinks.Stdout(None, {"format": "text"})
-    for item, text, more in (("1", "one line", 0), ("1", "one line", 2), ("1", "one line", 10), ("2", "given up", 0), ("3", "", 0), ("4", "last", 100)):
+    tries = [("1", "one line", 0), ("1", "one line", 2), ("1", "one line", 10), ("2", "given up", 0), ("3", "", 0), ("4", "last", 100)]
+    for item, text, more in tries:
         room[0] += more
         with contextlib.suppress(OSError):
             sink.send({"id": item, "text": text})
     assert bytes(out) == b"one line\ngiven up\nlast\n"
+
+
+def test_a_timer_without_an_end(make):
+    """Items from before hold the first tick back; they do not end it."""
+    spool = Spool(None, 9, 5)
+    spool.put("from before", "socket")
+    source = make("timer", spool, every=0.02, count=0)
+    source.start()
+    spool.next(1.0)
+    assert spool.next(5.0).source == "timer" and not source.ended
+
+
+def test_a_disk_that_fails_for_a_while(tmp_path, monkeypatch):
+    """The item keeps its place; one whose file is gone is said to be damaged."""
+    spool = Spool(tmp_path, 9, 5)
+    for text in ("first", "second", "third"):
+        spool.put(text, "socket")
+    rename, fails = os.rename, [OSError(errno.ENOSPC, "full")]
+
+    def failing(*args) -> None:
+        if fails:
+            raise fails.pop()
+        rename(*args)
+
+    monkeypatch.setattr(os, "rename", failing)
+    with pytest.raises(OSError, match="full"):
+        spool.next(0.0)
+    assert spool.next(0.0).text == "first"
+    next(tmp_path.glob("*.0.item")).unlink()
+    with pytest.raises(spool_module.Damaged, match="FileNotFoundError"):
+        spool.next(0.0)
+    assert spool.next(0.0).text == "third"
+
+
+def test_an_item_is_not_to_blame_for_a_stop(tmp_path):
+    (tmp_path / "box").mkdir()
+    (tmp_path / "box/a").write_text("text")
+    spool = Spool(tmp_path / "queue", 9, 5)
+    spool.put("kept", "socket")
+    item = spool.next(0.0)
+    assert item.attempts == 1 and list((tmp_path / "queue").glob("*.1.item"))
+    spool.not_to_blame(item)
+    assert list((tmp_path / "queue").glob("*.0.item")) and not list((tmp_path / "queue").glob("*.1.item"))
+    file = spool_module.Item("x", path=tmp_path / "box/a", was=(1, 2, 3, 4))
+    for want in (1, 2):
+        spool.begin_file(file)
+        assert file.attempts == want
+    spool.not_to_blame(file)
+    spool.begin_file(file)
+    assert file.attempts == 2
+    spool.done(spool_module.Item("x", path=tmp_path / "box/a"))
+    spool.begin_file(file)
+    assert file.attempts == 1

@@ -346,3 +346,27 @@ def test_saving_nowhere_leaves_nothing(path, tmp_path):
     with pytest.raises(OSError, match="none"):
         m.save_session(tmp_path / "none" / "s")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_context_is_what_was_asked_for(tiny_model):
+    """Also where it is no multiple of eight."""
+    m = Model.load(tiny_model, ctx=13)
+    whole = Model.load(tiny_model).logits(range(1, 14))
+    assert m.session.ctx == 13 and np.array_equal(m.logits(range(1, 14)), whole)
+    with pytest.raises(ValueError, match="13 . 1 tokens do not fit the context of 13"):
+        m.session.feed([1])
+    for wrong in ((0, 1), (13, 0)):
+        with pytest.raises(ValueError, match="wanted at least 1"):
+            Session(m.program, wrong[0], 1, "f32", wrong[1])
+
+
+@pytest.mark.parametrize("between", [lambda m: list(m.generate("b", 3)), lambda m: m.reset(), lambda m: m.logits([1, 2]),
+                                     lambda m: m.prime([5, 6])])
+def test_an_answer_is_not_taken_up_in_another_sequence(tiny_model, between):
+    m = Model.load(tiny_model, ctx=64)
+    first = m.generate("a", 8)
+    next(iter(first))
+    between(m)
+    with pytest.raises(RuntimeError, match="gone on with another sequence"):
+        next(iter(first))
+    assert [t.id for t in m.generate("a", 8)] == [t.id for t in Model.load(tiny_model, ctx=64).generate("a", 8)]

@@ -288,3 +288,16 @@ def test_available_memory_of_a_cgroup(tmp_path):
     (folder / "memory.usage_in_bytes").write_text("900\n")
     (folder / "memory.stat").write_text("inactive_file 1\ntotal_inactive_file 50\n")
     assert limits.available_bytes(tmp_path, proc, meminfo) == 150
+
+
+def test_fewer_slots_than_a_token_takes(path):
+    with pytest.raises(ValueError, match="slots for streamed experts"):
+        Program(ColibriFile(path), "stream", 1)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs file names that are no UTF-8")
+def test_a_folder_whose_name_is_no_text(path, want, tmp_path):
+    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))
+    folder.mkdir()
+    (folder / "m.colibri").write_bytes(path.read_bytes())
+    assert np.array_equal(run(session(folder / "m.colibri")), want)

@@ -10,6 +10,7 @@ of the input; this is its diagonal.
 """
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,5 +113,7 @@ def calibrate(src: Path, dst: Path, quant: str, text: str, progress=None) -> Cal
         os.replace(temp[best], dst)
         return Calibration(found[best][1], sum(map(len, texts[1::2])), found["plain"][0], found["weighted"][0])
     finally:
+        source = None       # Windows removes no file that is mapped
         for path in temp.values():
-            path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                path.unlink()

@@ -142,7 +142,13 @@ def main(args) -> int:
         if model.program.weights == "stream":
             print(experts_line(model.stats()), file=sys.stderr)
     note_usage(model)
-    return INTERRUPTED if interrupted else OK
+    if interrupted:
+        return INTERRUPTED
+    if args.json_schema is not None and answer.finish_reason != "stop":
+        print(f"colibri-edge: {args.max_tokens} tokens did not hold a whole answer of the schema; what there is of it is no JSON: allow "
+              "more (-n, --ctx)", file=sys.stderr)
+        return ERROR
+    return OK
 
 
 def load(args):

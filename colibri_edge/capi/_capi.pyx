@@ -94,8 +94,11 @@ cdef int32_t _feed_session(Session s, const int32_t *tokens, int32_t n) noexcept
             s.pos = start
             return _say(s, rc)
         t += m
-    if n:
-        s.head(m - 1, 1)
+    rc = s.head(m - 1, 1) if n else 0
+    if rc:
+        s.dirty = s.program.state_floats > 0
+        s.pos = start
+        return _say(s, rc)
     return 0
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ..topology import MAX_DIM, MAX_EXPERTS, MAX_LAYERS
 from . import packed
 from .safetensors import DTYPES, load_json_file
 from .source import ConvertError, SourceFile, SourceTensor
@@ -72,6 +73,9 @@ def _experts(folder: Path, config: dict, group: int) -> dict[str, SourceTensor]:
             raise ConvertError(f"{folder / 'config.json'}: {k} is {str(config.get(k))[:40]}, wanted a whole number; copy the "
                                "file from the model that flash-moe's programs read")
     layers, count, inter, hidden = (config[k] for k in keys)
+    if layers > MAX_LAYERS or count > MAX_EXPERTS or max(inter, hidden) > MAX_DIM:
+        raise ConvertError(f"{folder / 'config.json'}: {layers} layers of {count} experts, {hidden} by {inter}; a model file takes "
+                           f"{MAX_LAYERS} layers, {MAX_EXPERTS} experts and {MAX_DIM} at most")
     home = next((folder / f for f in ("packed_experts", "packed_experts_2bit") if (folder / f).is_dir()), None)
     if home is None:
         raise ConvertError(f"{folder} has no packed_experts folder; {AGAIN}")

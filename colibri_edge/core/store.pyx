@@ -12,6 +12,8 @@ slot used longest ago; "lfu", the expert asked for least often, where a use coun
 (docs/decisions.md holds the measured comparison).
 Refuses: to evict what the running layer needs; partial or damaged records.
 """
+import os
+
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
@@ -90,7 +92,7 @@ cdef class Store:
         for i in range(slots):
             self.slots[i].stack = -1
             self.slots[i].read.dst = self.slab + <size_t>i * self.slot_bytes
-        self.reader = cl_reader_open(str(path).encode(), CL_READERS, direct, &error)
+        self.reader = cl_reader_open(os.fsencode(path), CL_READERS, direct, &error)
         if self.reader == NULL:
             raise OSError(error, "the model file cannot be read", str(path))
 

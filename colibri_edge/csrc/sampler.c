@@ -139,7 +139,7 @@ static int32_t prepare(cl_sampler *s, const float *logits)
             top = s->logits[i];
             best = i;
         }
-    return best;
+    return top < inf ? best : CL_SAMPLER_ENAN; /* a penalty below one can take a logit past the largest float */
 }
 
 /* a before b: higher, then lower id */

@@ -13,8 +13,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..convert.source import ConvertError
+from ..topology import MAX_DIM, MAX_EXPERTS, MAX_LAYERS
 
 REQUIRED = object()
+MOST = {"num_hidden_layers": MAX_LAYERS, "block_count": MAX_LAYERS, "num_experts": MAX_EXPERTS, "num_local_experts": MAX_EXPERTS,
+        "expert_count": MAX_EXPERTS}        # what lists are made of, long before the tensors are compared with it
 
 ACTIVATIONS = {"silu": "silu", "swish": "silu", "gelu_pytorch_tanh": "gelu_tanh", "gelu_new": "gelu_tanh",
                "relu": "relu"}
@@ -87,8 +90,10 @@ class _Config:
             raise ConvertError(f"{self.where} lacks {keys[0]}; take the configuration of the original model")
         return default
 
-    def integer(self, key, default=REQUIRED, low: int = 1, high: int = 1 << 30):
+    def integer(self, key, default=REQUIRED, low: int = 1, high: int | None = None):
         v = self.get(key, default)
+        if high is None:
+            high = MOST.get(key if isinstance(key, str) else key[0], 1 << 30)
         if v is None:
             return None
         if type(v) is not int or not low <= v <= high:
@@ -175,7 +180,7 @@ def heads(cfg: HFConfig, kv_default=REQUIRED, head_dim_default=None) -> tuple[in
         cfg.fail("num_key_value_heads", kv, f"a divisor of num_attention_heads, {n}")
     if hd % 2:
         cfg.fail("head_dim", hd, "an even number")
-    return n, kv, hd
+    return _fitting(cfg, n, kv, hd)
 
 
 def gguf_heads(cfg: GGUFConfig) -> tuple[int, int, int]:
@@ -188,6 +193,12 @@ def gguf_heads(cfg: GGUFConfig) -> tuple[int, int, int]:
     if n % kv or hd % 2:
         raise ConvertError(f"{cfg.where}: {n} heads, {kv} key-value heads, {hd} channels; wanted a whole ratio and an "
                            "even width")
+    return _fitting(cfg, n, kv, hd)
+
+
+def _fitting(cfg: _Config, n: int, kv: int, hd: int) -> tuple[int, int, int]:
+    if n * hd > MAX_DIM:
+        raise ConvertError(f"{cfg.where}: {n} heads of {hd} channels; a model file takes {MAX_DIM} at most")
     return n, kv, hd
 
 

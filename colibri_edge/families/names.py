@@ -153,12 +153,12 @@ def gguf(spec: Spec, tensors: dict, *, interleaved: bool = False):
 
 def _gguf_attention(b: Binder, spec: Spec, s: str, p: str, a: dict, hidden: int, interleaved: bool) -> dict:
     q, kv, out = a["heads"] * a["head_dim"], a["kv_heads"] * a["head_dim"], {}
-    order = {"q": half_split(a["heads"], a["head_dim"]), "k": half_split(a["kv_heads"], a["head_dim"])}
+    order = {"q": half_split(a["heads"], a["head_dim"]), "k": half_split(a["kv_heads"], a["head_dim"])} if interleaved else {}
     if a["kind"] == "gated":
         out = deltanet.query_and_gate(b, s + "attn_q.weight", p + "attn.", a, hidden)
     for x, shape in (("q", (q, hidden)), ("k", (kv, hidden)), ("v", (kv, hidden)), ("o", (hidden, q))):
         name = s + ("attn_output" if x == "o" else f"attn_{x}")
-        rows = order.get(x) if interleaved else None
+        rows = order.get(x)
         if f"{p}attn.{x}" not in out:
             out[f"{p}attn.{x}"] = b.rows(name + ".weight", shape, f"{p}attn.{x}", rows)
         if x in (spec.biases or ()) or (spec.biases is None and b.has(name + ".bias")):

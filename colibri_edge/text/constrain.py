@@ -6,7 +6,8 @@ the library cannot enforce (an answer that merely looks right is no answer), sto
 
 A schema rarely bounds a text: strings, numbers and lists may go on for ever, and a small model's do. So a plan is kept: a run of
 tokens that ends the text from where it is, found by preferring tokens that close something. Once the next token would leave less
-room than its plan needs, the plan of the token before it is followed to the end.
+room than its plan needs, the plan of the token before it is followed to the end. A token may open any amount (a key with all that it
+requires), so plans are looked for early too, and left out only inside a text that may end at any place, far from the limit.
 """
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ def grammar_of(schema: dict | bool | str) -> str:
     if isinstance(schema, str):
         try:
             schema = json.loads(schema)
-        except ValueError as e:
+        except (ValueError, RecursionError) as e:
             raise SchemaError(f"the schema is not JSON: {e}") from None
     if not isinstance(schema, dict | bool):
         raise SchemaError(f"the schema is {json.dumps(schema)[:40]}, wanted a JSON object such as {{\"type\": \"object\"}}")
@@ -81,6 +82,8 @@ class Vocabulary:
         library = _library()
         inside = self._closers(b'"')
         self.closers = (self._closers(CLOSING), inside, inside)    # by place
+        # where nothing can be closed: as much text at once as there is, and white space last, which brings no end nearer
+        self.worth = np.array([1 + len(t) if t.strip() else len(t) > 0 for t in self.tokens], np.int32)
         self.library = library.LLTokenizer(library.TokenizerWrapper(self))
         self.matcher = functools.lru_cache(8)(self._matcher)
 
@@ -137,14 +140,20 @@ class Constraint:
         """One id. logits: float32 [rows] IN OUT, those of tokens that may not come next become -inf. left: tokens until the limit."""
         if self._forced:
             return self._forced.pop(0)
-        logits[~self._mask(self._matcher)] = -np.inf
+        allowed = self._mask(self._matcher)
+        logits[~allowed] = -np.inf
         token = sampler.sample(logits)
-        if not self._bounded or left > 4 * self._longest + 64:  # far from the limit: one token opens less than that
+        if self._plan and token == self._plan[0]:
+            del self._plan[0]
+            return token
+        place = self.vocabulary.place(self._place, token)
+        ends = self._place == INSIDE == place and allowed[self.vocabulary.closers[INSIDE]].any()
+        if not self._bounded or (ends and left > 4 * self._longest + 64):
             self._plan = None
             return token
         ahead = self._matcher.deep_copy()
         ahead.consume_token(token)
-        plan = self._find(ahead, self.vocabulary.place(self._place, token))
+        plan = self._find(ahead, place)
         if plan is not None and len(plan) < left:
             self._plan = plan
             return token
@@ -173,13 +182,13 @@ class Constraint:
 
     def _find(self, matcher, place: int) -> list[int] | None:
         """Tokens that end the text from the state of matcher and place, or None where the search gave up."""
-        matcher = matcher.deep_copy()
+        matcher, worth = matcher.deep_copy(), self.vocabulary.worth
         plan: list[int] = []
         while not matcher.is_stopped():
             allowed = self._mask(matcher)
             closers = self.vocabulary.closers[place]
             hits = closers[allowed[closers]]
-            token = int(hits[0]) if len(hits) else int(allowed.argmax())
+            token = int(hits[0]) if len(hits) else int((allowed * worth).argmax())
             if len(plan) == PLAN_LIMIT or not allowed[token]:
                 return None
             matcher.consume_token(token)

@@ -150,7 +150,10 @@ class ChatTemplate:
         if not any(self._suspect(s) for s in strings):
             return [(plain, True)] if plain else []
         used = set().union(*map(set, strings))
-        base = next(b for b in range(0xE000, 0xF800, 0x100) if not any(b <= ord(c) < b + 0x100 for c in used))
+        base = next((b for b in range(0xE000, 0xF800, 0x100) if not any(b <= ord(c) < b + 0x100 for c in used)), None)
+        if base is None:
+            raise TemplateError("the messages hold private-use characters of each block from U+E000 to U+F7FF, and one block has to be "
+                                "free for what stands in for control tokens; leave some of them out")
         back = {chr(base + i): c for i, c in enumerate(self._marks(strings))}
         there = {c: m for m, c in back.items()}
         logic = _logic_literals(source)

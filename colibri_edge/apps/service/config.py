@@ -217,7 +217,7 @@ class _Checker:
         name = "[source]" if where == ("source",) else "[[sink]]"
         wanted = ", ".join(kinds)
         kind = given.get("kind") if isinstance(given, dict) else None
-        if kind not in kinds:
+        if not isinstance(kind, str) or kind not in kinds:
             near = _near(kind, kinds) if isinstance(kind, str) else ""
             self.bad((*where, "kind"), f"kind of {name} is {kind!r}, wanted one of {wanted}{near}" if kind is not None
                      else f"{name} has no kind, wanted one of {wanted}")

@@ -11,6 +11,7 @@ ends the process itself when the loop has not done so in STOP_S: the item is on 
 """
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -24,7 +25,7 @@ from colibri_edge.apps.service import sinks, sources
 from colibri_edge.apps.service.config import ConfigError, load
 from colibri_edge.apps.service.prompt import Prompt
 from colibri_edge.apps.service.report import Log, Metrics
-from colibri_edge.apps.service.spool import Spool
+from colibri_edge.apps.service.spool import Damaged, Spool
 from colibri_edge.apps.service.systemd import Notify
 
 STOP_S = 1.6                    # after a signal; TimeoutStopSec in the unit is larger
@@ -46,6 +47,7 @@ class Service:
         self.notify = Notify()
         self.metrics = Metrics(config.beside(config.log["metrics"]) if config.log["metrics"] else None, config.model["file"])
         self.stopping = self.reloading = False
+        self.item = None                    # in work
         self.moved = time.monotonic()       # when the loop last did something
         self.written = 0.0
         self.ready = False
@@ -151,6 +153,9 @@ class Service:
         os._exit(OK)
 
     def last_words(self) -> None:
+        with contextlib.suppress(OSError):
+            if self.item is not None:
+                self.spool.not_to_blame(self.item)
         self.log("ended inside a pass; the item in work stays accepted", "warning" if self.ready else "info")
         if hasattr(self, "source"):
             self.source.close()
@@ -173,12 +178,17 @@ class Service:
                 self.reload()
             try:
                 item = self.spool.next(min(1.0, self.config.log["every"]))
-            except (OSError, ValueError, KeyError, TypeError) as e:     # a damaged or missing file of the queue
-                self.log("item unreadable", "error", error=f"{type(e).__name__}: {e}")
-                self.metrics.items("failed")
+            except Damaged as e:
+                self.fail(e.item, e, 0.0)
+                continue
+            except OSError as e:        # too many open files, a full disk: the item waits for better times
+                self.log("queue unreadable, trying on", "error", error=str(e))
+                self.sleep(sources.RETRY_S)
                 continue
             if item is not None:
+                self.item = item
                 self.work(item)
+                self.item = None
             elif self.source.ended and not len(self.spool):
                 return
             self.report(self.config.log["every"])
@@ -187,10 +197,11 @@ class Service:
         """Answers one item and delivers, or gives it back, or records why not."""
         start = time.monotonic()
         try:
-            if self.spool.worn_out(item):
-                raise Failed(f"the service ended {item.attempts - 1} times while it worked on this item")
             if item.path is not None:
                 self.source.read(item)
+                self.spool.begin_file(item)
+            if self.spool.worn_out(item):
+                raise Failed(f"the service ended {item.attempts - 1} times while it worked on this item")
             result = self.answer(item, start)
             if result is not None:
                 self.deliver(item, result)
@@ -226,15 +237,17 @@ class Service:
         generation = begin(filled, a["max_tokens"], schema=self.config.schema, **self.sampling)
         end = start + a["deadline"] if a["deadline"] else None
 
-        def poll() -> str | None:
-            self.moved = time.monotonic()
+        def over() -> str | None:
             if self.stopping:
                 return STOP
-            if end is not None and self.moved >= end:
-                return DEADLINE
-            return STOP if self.pace.rest(lambda: self.stopping) else None
+            return DEADLINE if end is not None and time.monotonic() >= end else None
+
+        def poll() -> str | None:
+            self.moved = time.monotonic()
+            return over() or (over() if self.pace.rest(over) else None)
 
         generation.poll = poll
+        self.pace.before = None     # the time since the last item was no work
         for _ in generation:
             pass
         self.metrics.add("tokens_total", generation.completion_tokens)
@@ -318,7 +331,7 @@ class Service:
             self.config.prompt, self.config.sensors, self.config.schema, self.prompt = new.prompt, new.sensors, new.schema, prompt
             try:
                 self.prime()
-            except ValueError:
+            except Exception:
                 self.config.prompt, self.config.sensors, self.config.schema, self.prompt = old
                 self.prime()
                 raise
@@ -326,8 +339,8 @@ class Service:
         except ConfigError as e:
             for problem in e.problems:
                 self.log("reload refused", "error", error=problem)
-        except (OSError, ValueError) as e:
-            self.log("reload refused", "error", error=str(e))
+        except Exception as e:      # whatever it is, the service goes on as it was
+            self.log("reload refused", "error", error=why(e))
         self.notify("READY=1", f"STATUS=waiting for items ({self.source.kind})")
 
     def report(self, every: float) -> None:

@@ -71,7 +71,7 @@ class Metrics:
                 if family not in seen:
                     seen.add(family)
                     lines.append(f"# TYPE colibri_edge_{family} {'summary' if family != base else kind}")
-                lines.append(f"colibri_edge_{name} {value:.6g}" if isinstance(value, float) else f"colibri_edge_{name} {value}")
+                lines.append(f"colibri_edge_{name} {round(value, 6)}")
         label = self.model.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
         lines += ["# TYPE colibri_edge_info gauge", f'colibri_edge_info{{version="{__version__}",model="{label}"}} 1']
         return "\n".join(lines) + "\n"

@@ -111,7 +111,7 @@ class Timer(Source):
             if not len(self.spool):
                 self.spool.put(time.strftime("%Y-%m-%d %H:%M:%S"), self.kind, keep=False)
                 count += 1
-            if count == self.spec["count"]:
+            if self.spec["count"] and count >= self.spec["count"]:
                 return
             due = max(due + self.spec["every"], time.monotonic())
 

@@ -1,8 +1,9 @@
 """Accepted items: on disk from the moment they are acknowledged until their answer is delivered.
 
-Owns: the files of the queue folder, `ID.N.item` (N: how often a process began it), `failed/ID.json`, `lock`. An item is a small JSON
-file, written under another name, synced and renamed, so that it is there as a whole or not at all. Refuses: a folder that another
-process uses, more items than the limit. Without a folder items live in memory and end with the process.
+Owns: the files of the queue folder, `ID.N.item` (N: how often a process began it), `failed/ID.json`, `file.json` (the same count of a file
+in work, for the folder source), `lock`. An item is a small JSON file, written under another name, synced and renamed, so that it is there
+as a whole or not at all. Refuses: a folder that another process uses, more items than the limit. Without a folder items live in memory
+and end with the process.
 """
 from __future__ import annotations
 
@@ -19,6 +20,14 @@ from pathlib import Path
 
 class Full(Exception):
     """The queue holds as many items as it may."""
+
+
+class Damaged(Exception):
+    """An item's file is gone or is none of ours; item: the item."""
+
+    def __init__(self, item, reason: Exception):
+        super().__init__(f"its file in the queue cannot be used: {type(reason).__name__}: {reason}")
+        self.item = item
 
 
 @dataclass
@@ -137,7 +146,8 @@ class Spool:
             self._have.notify_all()
 
     def next(self, seconds: float) -> Item | None:
-        """The oldest item, begun; None after that time or a wake()."""
+        """The oldest item, begun; None after that time or a wake(). Raises Damaged; OSError where the disk fails: the item keeps its
+        place."""
         with self._have:
             if not self._queue:
                 self._have.wait(seconds)
@@ -145,7 +155,14 @@ class Spool:
                 return None
             item = self._queue.popleft()
         if item.text is None and item.path is None:
-            self._begin(item)
+            try:
+                self._begin(item)
+            except (FileNotFoundError, ValueError, KeyError, TypeError) as e:
+                raise Damaged(item, e) from None
+            except OSError:
+                with self._have:
+                    self._queue.appendleft(item)
+                raise
         return item
 
     def _begin(self, item: Item) -> None:
@@ -157,20 +174,47 @@ class Spool:
         os.rename(self._file(item), self.folder / f"{item.id}.{attempts}.item")
         item.attempts = attempts
 
+    def begin_file(self, item: Item) -> None:
+        """Counts the beginnings of an item of the folder source, which has no name of ours to count them in. One is in work at a time, so
+        one note serves."""
+        try:
+            note = json.loads((self.folder / "file.json").read_bytes()) if self.folder is not None else {}
+        except (OSError, ValueError):
+            note = {}
+        same = isinstance(note, dict) and note.get("path") == str(item.path) and note.get("was") == list(item.was)
+        self._note(item, note["attempts"] + 1 if same and isinstance(note.get("attempts"), int) else 1)
+
+    def _note(self, item: Item, attempts: int) -> None:
+        item.attempts = attempts
+        if self.folder is None:
+            return
+        with contextlib.suppress(OSError):      # without it the item is answered all the same
+            if attempts:
+                write_atomic(self.folder / "file.json", encode({"path": str(item.path), "was": item.was, "attempts": attempts}))
+            else:
+                os.unlink(self.folder / "file.json")
+
+    def not_to_blame(self, item: Item) -> None:
+        """This process ends, and not because of the item in its hands."""
+        if item.path is not None:
+            self._note(item, max(0, item.attempts - 1))
+        elif self._on_disk(item):
+            self._rename(item, max(0, item.attempts - 1))
+
     def worn_out(self, item: Item) -> bool:
         """Whether processes have begun an item so often that it is to blame for their end."""
         return item.attempts > self.attempts
 
     def give_back(self, item: Item) -> None:
         """The item was not answered and keeps its place, for the next process."""
-        if self._on_disk(item):
-            self._rename(item, max(0, item.attempts - 1))
+        self.not_to_blame(item)
         with self._have:
             self._queue.appendleft(item)
 
     def done(self, item: Item) -> None:
         """The answer was delivered. Raises OSError; FileNotFoundError where a file is gone that its sender may take away."""
         if item.path is not None:
+            self._note(item, 0)
             self._move(item, "done")
         elif self._on_disk(item):
             os.unlink(self._file(item))
@@ -180,6 +224,7 @@ class Spool:
         if self.folder is not None:
             write_atomic(self.folder / "failed" / f"{item.id}.json", encode(record))
         if item.path is not None:
+            self._note(item, 0)
             with contextlib.suppress(FileNotFoundError):    # its sender took it away
                 self._move(item, "failed")
         elif self._on_disk(item):

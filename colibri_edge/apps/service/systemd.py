@@ -43,14 +43,24 @@ def unit_template() -> str:
     return files("colibri_edge.apps.service").joinpath("colibri-edge.service").read_text("utf-8")
 
 
+def _quoted(path) -> str:
+    """A path as a word of a command line in a unit (systemd.service(5), "Command lines")."""
+    text = str(path)
+    if re.fullmatch(r"[\w./@:+,=-]+", text):
+        return text
+    for c, escape in (("\\", "\\\\"), ('"', '\\"'), ("%", "%%"), ("$", "$$")):
+        text = text.replace(c, escape)
+    return f'"{text}"'
+
+
 def unit(config) -> str:
     """The unit for a config: its command, its paths, its memory limit."""
     command = shutil.which("colibri-edge", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]))
     if command is None:
         raise Fail("the command colibri-edge is not on PATH; install the package, then run this command again")
     text = unit_template()
-    for key, value in (("ExecStart", f"{command} service --config {config.path}"),
-                       ("ExecStartPre", f"{command} service --config {config.path} --check")):
+    start = f"{_quoted(command)} service --config {_quoted(config.path)}"
+    for key, value in (("ExecStart", start), ("ExecStartPre", f"{start} --check")):
         text = re.sub(rf"(?m)^{key}=.*$", lambda _, k=key, v=value: f"{k}={v}", text)
     if config.model["ram"]:
         text = re.sub(r"(?m)^MemoryMax=.*$", f"MemoryMax={config.model['ram'] >> 20}M", text)
