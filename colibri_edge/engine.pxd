@@ -105,6 +105,7 @@ cdef class Session:
     cdef void _delta(self, const delta_layer *l, int32_t n) noexcept nogil
     cdef object error(self, int32_t rc)
     cdef int _fail(self, int32_t rc) except -1 nogil
+    cdef int _fail_at(self, int32_t rc, int32_t pos) except -1 nogil
     cdef int32_t forward(self, const int32_t *tokens, int32_t n) noexcept nogil
     cdef int32_t _pass(self, const int32_t *tokens, int32_t n) noexcept nogil
     cdef int32_t experts(self, const int32_t *tokens, int32_t n) noexcept nogil

@@ -167,8 +167,9 @@ class Spool:
 
     def _begin(self, item: Item) -> None:
         data = json.loads(self._file(item).read_bytes())
-        item.text, item.source = data["text"], data["source"]
+        text, source = data["text"], data["source"]
         self._rename(item, item.attempts + 1)
+        item.text, item.source = text, source       # not before: what has a text counts as begun
 
     def _rename(self, item: Item, attempts: int) -> None:
         os.rename(self._file(item), self.folder / f"{item.id}.{attempts}.item")
