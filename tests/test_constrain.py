@@ -149,6 +149,17 @@ def test_command_line(tmp_path, capfd):
     assert "none.json" in capfd.readouterr().err
 
 
+def test_an_answer_that_found_no_end_is_an_error(tmp_path, capfd):
+    """Its text is printed, but nobody takes it for JSON."""
+    file = tmp_path / "schema.json"
+    file.write_text(json.dumps({"type": "string", "pattern": "^(lamp)*z{50}$"}))
+    assert cli.main(["run", "demo", "-p", "x", "--json-schema", str(file), "-n", "20"]) == 1
+    out, err = capfd.readouterr()
+    with pytest.raises(ValueError):
+        json.loads(out)
+    assert err.startswith("colibri-edge: 20 tokens did not hold a whole answer") and err.count("\n") == 1
+
+
 def test_without_the_library(tmp_path):
     """A clear error, and nothing of it is imported before a schema is given."""
     code = ("import sys\nfrom colibri_edge.model import Model\nm = Model.load('demo', ctx=64)\n"

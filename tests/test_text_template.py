@@ -248,6 +248,12 @@ def test_wrong_messages(messages, wanted):
         ChatTemplate(CHATML).render(messages)
 
 
+def test_no_block_is_free_for_stand_ins():
+    every = "<" + "".join(map(chr, range(0xE000, 0xF800, 0x100)))
+    with pytest.raises(TemplateError, match="one block has to be free"):
+        ChatTemplate(CHATML, ["<|im_end|>"]).render([{"role": "user", "content": every}])
+
+
 def test_find_template():
     assert find_template({"chat_template": "x"}) == "x"
     assert find_template({"chat_template": "x"}, "from file") == "from file"
