@@ -105,7 +105,7 @@ cdef class Session:
     cdef void _delta(self, const delta_layer *l, int32_t n) noexcept nogil
     cdef object error(self, int32_t rc)
     cdef int _fail(self, int32_t rc) except -1 nogil
-    cdef int _fail_at(self, int32_t rc, int32_t pos) except -1 nogil
+    cdef void _back_to(self, int32_t pos) noexcept nogil
     cdef int32_t forward(self, const int32_t *tokens, int32_t n) noexcept nogil
     cdef int32_t _pass(self, const int32_t *tokens, int32_t n) noexcept nogil
     cdef int32_t experts(self, const int32_t *tokens, int32_t n) noexcept nogil
@@ -114,4 +114,4 @@ cdef class Session:
     cdef int _settle(self) except -1
     cdef int32_t _replay(self, int32_t pos) noexcept nogil
     cdef int32_t rewind_to(self, int32_t pos) noexcept nogil
-    cdef int feed_tokens(self, const int32_t *tokens, int32_t n, bint want_logits) except -1 nogil
+    cdef int32_t feed_tokens(self, const int32_t *tokens, int32_t n, bint want_logits) noexcept nogil

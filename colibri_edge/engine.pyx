@@ -1016,26 +1016,23 @@ cdef class Session:
         with gil:
             raise self.error(rc)
 
-    cdef int _fail_at(self, int32_t rc, int32_t pos) except -1 nogil:
+    cdef void _back_to(self, int32_t pos) noexcept nogil:
         """A call that fails leaves the position as it was, whatever it had computed of its tokens."""
         self.dirty = self.program.state_floats > 0
         self.pos = pos
-        return self._fail(rc)
 
-    cdef int feed_tokens(self, const int32_t *tokens, int32_t n, bint want_logits) except -1 nogil:
-        """Feeds n tokens (checked by the caller); with want_logits the last one's logits stand in logits[0]."""
-        cdef int32_t t = 0, m = 0, rc, start = self.pos
-        while t < n:
+    cdef int32_t feed_tokens(self, const int32_t *tokens, int32_t n, bint want_logits) noexcept nogil:
+        """Feeds n tokens (checked by the caller); with want_logits the last one's logits stand in logits[0]. Codes as forward."""
+        cdef int32_t t = 0, m = 0, rc = 0, start = self.pos
+        while t < n and not rc:
             m = imin(self.chunk, n - t)
             rc = self.forward(tokens + t, m)
-            if rc:
-                self._fail_at(rc, start)
             t += m
-        if want_logits and n > 0:
+        if not rc and want_logits and n > 0:
             rc = self.head(m - 1, 1)
-            if rc:
-                self._fail_at(rc, start)
-        return 0
+        if rc:
+            self._back_to(start)
+        return rc
 
     def check_ids(self, tokens) -> object:
         """tokens as an int64 array; ValueError where an id is outside the vocabulary."""
@@ -1059,10 +1056,12 @@ cdef class Session:
     def feed(self, tokens, bint want_logits=True) -> None:
         """Appends tokens to the sequence; poll-free, one call may hold many chunks."""
         cdef const int32_t[::1] ids = self.check_tokens(tokens)
-        cdef int32_t n = <int32_t>ids.shape[0]
+        cdef int32_t n = <int32_t>ids.shape[0], rc
         if n:
             with nogil:
-                self.feed_tokens(&ids[0], n, want_logits)
+                rc = self.feed_tokens(&ids[0], n, want_logits)
+                if rc:
+                    self._fail(rc)
 
     def feed_experts(self, tokens) -> None:
         """Runs tokens through the routed layers' experts alone (no attention, no output matrix). The sequence is as before."""
@@ -1093,13 +1092,15 @@ cdef class Session:
                 m = imin(self.chunk, n - t)
                 rc = self.forward(&ids[t], m)
                 if rc:
-                    self._fail_at(rc, start)
+                    self._back_to(start)
+                    self._fail(rc)
                 h = 0
                 while h < m:
                     j = imin(self.head_rows, m - h)
                     rc = self.head(h, j)
                     if rc:
-                        self._fail_at(rc, start)
+                        self._back_to(start)
+                        self._fail(rc)
                     for i in range(j):
                         memcpy(&out[t + h + i, 0], self.logits + <size_t>i * self.ld_logits, self.program.vocab * sizeof(float))
                     h += j

@@ -78,7 +78,7 @@ ctypedef int32_t (*rewind_fn)(PyObject *s, int32_t position) noexcept nogil
 
 cdef int32_t _feed_session(Session s, const int32_t *tokens, int32_t n) noexcept nogil:
     """Feeds n tokens; afterwards logits[0] is the last one's. On an error the position is as before."""
-    cdef int32_t start = s.pos, t = 0, m = 0, i, rc
+    cdef int32_t start = s.pos, i, rc
     if n < 0 or (n > 0 and tokens == NULL):
         return cl_fail(-1, "colibri_session_feed: %d tokens with a NULL pointer or a negative count", <int>n)
     if n > s.ctx - start:
@@ -87,19 +87,8 @@ cdef int32_t _feed_session(Session s, const int32_t *tokens, int32_t n) noexcept
         if tokens[i] < 0 or tokens[i] >= s.program.vocab:
             return cl_fail(-1, "colibri_session_feed: token %d is %d, outside the vocabulary of %d", <int>i, <int>tokens[i],
                            <int>s.program.vocab)
-    while t < n:
-        m = n - t if n - t < s.chunk else s.chunk
-        rc = s.forward(tokens + t, m)
-        if rc:
-            s.pos = start
-            return _say(s, rc)
-        t += m
-    rc = s.head(m - 1, 1) if n else 0
-    if rc:
-        s.dirty = s.program.state_floats > 0
-        s.pos = start
-        return _say(s, rc)
-    return 0
+    rc = s.feed_tokens(tokens, n, True)
+    return _say(s, rc) if rc else 0
 
 
 cdef int32_t _say(Session s, int32_t rc) noexcept nogil:
