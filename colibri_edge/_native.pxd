@@ -40,6 +40,7 @@ cdef extern from "colibri/kernels.h" nogil:
         CL_ACT_RELU
     ctypedef struct cl_act8:
         float d
+        float sum
         int16_t s[2]
         int8_t q[32]
     ctypedef struct cl_mm_args:

@@ -7,9 +7,9 @@
 #include "colibri/base.h"
 #include "colibri/formats.h"
 
-/* 32 activations: x[k] = d * q[k]; s[0], s[1] are the sums of q over the first and last 16. */
+/* 32 activations: x[k] = d * q[k]; s[0], s[1] are the sums of q over the first and last 16; sum = d * (s[0] + s[1]). */
 typedef struct {
-    float d;
+    float d, sum;
     int16_t s[2];
     int8_t q[32];
 } cl_act8;

@@ -59,6 +59,7 @@ CL_INLINE k8 k8_sub(k8 a, k8 b) { return _mm_sub_epi8(a, b); }
 #define k8_shr(a, n) _mm_and_si128(_mm_srli_epi16(a, n), _mm_set1_epi8((char)(0xff >> (n))))
 #define k8_shl(a, n) _mm_and_si128(_mm_slli_epi16(a, n), _mm_set1_epi8((char)(0xff << (n))))
 CL_INLINE v8 i8x_float(i8x a) { return _mm256_cvtepi32_ps(a); }
+CL_INLINE v8 k8_float(k8 a) { return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(a)); }
 /* factors for both halves of a 16-bit pair */
 CL_INLINE sc16 sc16_pair(k8 a, k8 b) { return _mm256_cvtepi8_epi16(_mm_unpacklo_epi8(a, b)); }
 CL_INLINE sc16 sc16_set1(int16_t i) { return _mm256_set1_epi16(i); }

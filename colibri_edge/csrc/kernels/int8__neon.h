@@ -41,6 +41,10 @@ CL_INLINE k8 k8_sub(k8 x, k8 y) { return vsub_s8(x, y); }
 #define k8_shr(x, n) vreinterpret_s8_u8(vshr_n_u8(vreinterpret_u8_s8(x), n))
 #define k8_shl(x, n) vshl_n_s8(x, n)
 CL_INLINE v8 i8x_float(i8x x) { return v8_mk(vcvtq_f32_s32(x.l), vcvtq_f32_s32(x.h)); }
+CL_INLINE v8 k8_float(k8 a) {
+    const int16x8_t w = vmovl_s8(a);
+    return i8x_float(i8x_mk(vmovl_s16(vget_low_s16(w)), vmovl_high_s16(w)));
+}
 CL_INLINE sc16 sc16_pair(k8 a, k8 b) {
     sc16 r;
     r.na = vmovl_s8(a);
