@@ -57,9 +57,15 @@ CL_INLINE float v8_hmax(v8 x) {
     return _mm_cvtss_f32(_mm_max_ss(s, _mm_shuffle_ps(s, s, 1)));
 }
 CL_INLINE float v8_sqrt1(float x) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x))); }
-CL_INLINE void v8_round_i8(v8 x, int8_t *q) {
-    __m256i i = _mm256_cvtps_epi32(x);
-    __m128i w = _mm_packs_epi32(_mm256_castsi256_si128(i), _mm256_extracti128_si256(i, 1));
-    _mm_storel_epi64((__m128i *)q, _mm_packs_epi16(w, w));
+CL_INLINE void v8_round_i8(const v8 *x, int8_t *q, int16_t *s) {
+    const __m256i a = _mm256_packs_epi32(_mm256_cvtps_epi32(x[0]), _mm256_cvtps_epi32(x[1]));
+    const __m256i b = _mm256_packs_epi32(_mm256_cvtps_epi32(x[2]), _mm256_cvtps_epi32(x[3]));
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7), one = _mm256_set1_epi16(1); /* packing goes by 128-bit halves */
+    _mm256_storeu_si256((__m256i *)(void *)q, _mm256_permutevar8x32_epi32(_mm256_packs_epi16(a, b), order));
+    const __m256i pairs = _mm256_hadd_epi32(_mm256_madd_epi16(a, one), _mm256_madd_epi16(b, one));
+    __m128i sum = _mm_add_epi32(_mm256_castsi256_si128(pairs), _mm256_extracti128_si256(pairs, 1));
+    sum = _mm_hadd_epi32(sum, sum);
+    const int32_t both = _mm_cvtsi128_si32(_mm_packs_epi32(sum, sum));
+    memcpy(s, &both, 4);
 }
 #endif

@@ -81,8 +81,12 @@ CL_INLINE float v8_hmax(v8 x) {
     return r;
 }
 CL_INLINE float v8_sqrt1(float x) { return vget_lane_f32(vsqrt_f32(vdup_n_f32(x)), 0); }
-CL_INLINE void v8_round_i8(v8 x, int8_t *q) {
-    int16x8_t w = vcombine_s16(vqmovn_s32(vcvtnq_s32_f32(x.l)), vqmovn_s32(vcvtnq_s32_f32(x.h)));
-    vst1_s8(q, vqmovn_s16(w));
+CL_INLINE int16x8_t v8_round_i16(v8 x) { return vcombine_s16(vqmovn_s32(vcvtnq_s32_f32(x.l)), vqmovn_s32(vcvtnq_s32_f32(x.h))); }
+CL_INLINE void v8_round_i8(const v8 *x, int8_t *q, int16_t *s) {
+    for (int32_t i = 0; i < 2; i++) {
+        const int8x16_t w = vcombine_s8(vqmovn_s16(v8_round_i16(x[2 * i])), vqmovn_s16(v8_round_i16(x[2 * i + 1])));
+        vst1q_s8(q + 16 * i, w);
+        s[i] = vaddlvq_s8(w);
+    }
 }
 #endif

@@ -33,11 +33,13 @@ CL_INLINE float v8_hmax(v8 x) {
     return m;
 }
 CL_INLINE float v8_sqrt1(float x) { return sqrtf(x); }
-/* q[8] = x rounded to the nearest integer, ties to even; |x| < 2^22 */
-CL_INLINE void v8_round_i8(v8 x, int8_t *q) {
-    for (int32_t i = 0; i < 8; i++) {
-        float y = x.a[i] + CL_EXP_MAGIC;
+/* q[32] = x[4] rounded to the nearest integers, ties to even, |x| < 128; s[2]: their sums over the first and last sixteen */
+CL_INLINE void v8_round_i8(const v8 *x, int8_t *q, int16_t *s) {
+    s[0] = s[1] = 0;
+    for (int32_t i = 0; i < 32; i++) {
+        float y = x[i / 8].a[i % 8] + CL_EXP_MAGIC;
         q[i] = (int8_t)(int32_t)(y - CL_EXP_MAGIC);
+        s[i / 16] = (int16_t)(s[i / 16] + q[i]);
     }
 }
 #endif
