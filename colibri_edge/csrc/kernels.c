@@ -37,6 +37,9 @@ static void fill(void) {
         cl_fill_mm_int__avx2(t);
     }
 #endif
+#if CL_HAVE_AVX512VNNI
+    if (f & CL_CPU_VNNI) cl_fill_mm_int__avx512vnni(next_table("avx512vnni"));
+#endif
 #if CL_HAVE_NEON
     if (f & CL_CPU_NEON) {
         t = next_table("neon");

@@ -1,5 +1,5 @@
 /* Micro-benchmarks over the format table: GB/s of one-token products and GMAC/s of many-token ones, by thread CPU time.
-   usage: bench_kernels [format] [tokens ...]    rows 1024, columns 2048; weights beyond every cache for one token. */
+   usage: [COLIBRI_EDGE_ISA=name] bench_kernels [format] [tokens ...]    rows 1024, columns 2048; weights beyond every cache for one token. */
 #include "colibri/kernels.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,6 +39,7 @@ static void bench(const cl_kernels *k, int32_t f, int32_t nt) {
 }
 
 int main(int argc, char **argv) {
+    if (cl_init(getenv("COLIBRI_EDGE_ISA"))) return 2;
     const cl_kernels *k = cl_get_kernels();
     for (int32_t f = 0; f < CL_FMT_COUNT; f++) {
         if (argc > 1 && strcmp(argv[1], cl_get_format(f)->name) && strcmp(argv[1], "all")) continue;

@@ -3,6 +3,7 @@
 #ifndef COLIBRI_INT8_H
 #define COLIBRI_INT8_H
 #include "v8__avx2.h"
+#include "rows8.h"
 
 #if defined(__GNUC__)
 #  define INT8_UNROLL _Pragma("GCC unroll 8")
@@ -27,6 +28,8 @@ CL_INLINE w32 w32_or(w32 a, w32 b) { return _mm256_or_si256(a, b); }
 #define w32_shr_and(a, n, m) _mm256_and_si256(_mm256_srli_epi16(a, n), m) /* bits that cross bytes must be masked by m */
 #define w32_top(a, n, m) w32_shr_and(a, n, m)                             /* the highest bits of every byte */
 #define w32_shl(a, n) _mm256_slli_epi16(a, n)                             /* likewise masked before */
+CL_INLINE w32 w32_from_i8(w32 a) { return a; }
+CL_INLINE w32 w32_table(const uint8_t *p) { return w32_load(p); }
 CL_INLINE w32 w32_lookup(w32 table, w32 i) { return _mm256_shuffle_epi8(table, i); } /* i < 16; the table twice */
 
 CL_INLINE xw xw_load(const int8_t *q) { int32_t i; memcpy(&i, q, 4); return _mm256_set1_epi32(i); }
@@ -68,4 +71,5 @@ CL_INLINE sc16 sc16_scaled(sc16 a, sc16 b, int16_t n) { return _mm256_mullo_epi1
 /* s[0] * a + s[1] * b for each row */
 CL_INLINE i8x sc16_dot(const int16_t *s, sc16 ab) { int32_t i; memcpy(&i, s, 4); return _mm256_madd_epi16(_mm256_set1_epi32(i), ab); }
 CL_INLINE void int8_prefetch(const uint8_t *p) { _mm_prefetch((const char *)p, _MM_HINT_T0); }
+CL_INLINE void rows_prefetch(rows_t b) { int8_prefetch(b); }
 #endif

@@ -3,6 +3,7 @@
 #ifndef COLIBRI_INT8_H
 #define COLIBRI_INT8_H
 #include "v8__neon.h"
+#include "rows8.h"
 
 /* a tile keeps its sums in registers only where its loop over tokens is unrolled, which GCC leaves to us for long bodies */
 #if defined(__GNUC__)
@@ -23,6 +24,8 @@ CL_INLINE w32 w32_or(w32 x, w32 y) { return w32_mk(vorrq_u8(x.a, y.a), vorrq_u8(
 #define w32_shr_and(x, n, m) w32_and(w32_mk(vshlq_u8((x).a, vdupq_n_s8(-(n))), vshlq_u8((x).b, vdupq_n_s8(-(n)))), m)
 #define w32_top(x, n, m) w32_mk(vshrq_n_u8((x).a, n), vshrq_n_u8((x).b, n)) /* shifts stay inside a byte: no mask */
 #define w32_shl(x, n) w32_mk(vshlq_n_u8((x).a, n), vshlq_n_u8((x).b, n))
+CL_INLINE w32 w32_from_i8(w32 a) { return a; }
+CL_INLINE w32 w32_table(const uint8_t *p) { return w32_load(p); }
 CL_INLINE w32 w32_lookup(w32 table, w32 i) { return w32_mk(vqtbl1q_u8(table.a, i.a), vqtbl1q_u8(table.b, i.b)); } /* i < 16 */
 
 CL_INLINE i8x i8x_mk(int32x4_t l, int32x4_t h) { i8x r; r.l = l; r.h = h; return r; }
@@ -30,6 +33,8 @@ CL_INLINE i8x i8x_add(i8x x, i8x y) { return i8x_mk(vaddq_s32(x.l, y.l), vaddq_s
 CL_INLINE i8x i8x_sub(i8x x, i8x y) { return i8x_mk(vsubq_s32(x.l, y.l), vsubq_s32(x.h, y.h)); }
 CL_INLINE i8x i8x_mul(i8x x, i8x y) { return i8x_mk(vmulq_s32(x.l, y.l), vmulq_s32(x.h, y.h)); }
 CL_INLINE i8x i8x_set1(int32_t i) { return i8x_mk(vdupq_n_s32(i), vdupq_n_s32(i)); }
+/* s[0] * a + s[1] * b in every row */
+CL_INLINE i8x i8x_sums(const int16_t *s, int32_t a, int32_t b) { return i8x_set1(s[0] * a + s[1] * b); }
 /* eight factors of a byte, one a row: taken apart as bytes, widened once (sc16_pair). Shifts drop what leaves the byte. */
 typedef int8x8_t k8;
 CL_INLINE k8 k8_load_u8(const uint8_t *p) { return vreinterpret_s8_u8(vld1_u8(p)); }
@@ -58,7 +63,7 @@ CL_INLINE i8x sc16_dot(const int16_t *s, sc16 f) {
     return i8x_mk(vmlal_n_s16(vmull_n_s16(vget_low_s16(f.na), s[0]), vget_low_s16(f.nb), s[1]),
                   vmlal_high_n_s16(vmull_high_n_s16(f.na, s[0]), f.nb, s[1]));
 }
-CL_INLINE void int8_prefetch(const uint8_t *p) { (void)p; }
+CL_INLINE void rows_prefetch(rows_t b) { (void)b; }
 
 /* thirty-two activations of one token, and a word of them for every row */
 typedef struct { int32x4_t lo, hi; } x32;
@@ -69,8 +74,11 @@ CL_INLINE x32 x32_load(const int8_t *q) {
     return r;
 }
 
-/* s * a */
-CL_INLINE i8x sc16_times(sc16 f, int16_t s) { return i8x_mk(vmull_n_s16(vget_low_s16(f.na), s), vmull_high_n_s16(f.na, s)); }
+/* (s[0] + s[1]) * a */
+CL_INLINE i8x sc16_times(sc16 f, const int16_t *s) {
+    const int16_t both = (int16_t)(s[0] + s[1]);
+    return i8x_mk(vmull_n_s16(vget_low_s16(f.na), both), vmull_high_n_s16(f.na, both));
+}
 
 #ifndef INT8_SDOT
 /* int16 lanes hold one product of each chunk (|x| <= 127): eight chunks of weights up to 31, four up to 63, two of int8 */

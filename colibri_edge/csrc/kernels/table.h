@@ -12,12 +12,12 @@ void cl_fill_mm_int__avx2(cl_kernels *t);
 void cl_fill_float__avx2(cl_kernels *t);
 void cl_fill_rowmm__avx2(cl_kernels *t);
 void cl_fill_delta__avx2(cl_kernels *t);
+void cl_fill_mm_int__avx512vnni(cl_kernels *t);
 void cl_fill_mm_int__neon(cl_kernels *t);
 void cl_fill_float__neon(cl_kernels *t);
 void cl_fill_mm_int__dotprod(cl_kernels *t);
 void cl_fill_rowmm__neon(cl_kernels *t);
 void cl_fill_delta__neon(cl_kernels *t);
-
 
 /* Bytes of an R8 block; folds for a constant format. */
 CL_INLINE int32_t cl_block_bytes_of(int32_t f) {
