@@ -82,7 +82,7 @@ def main() -> None:
             shares[name].append(share)
             print(f"round {i + 1} {name}: " + " ".join(f"{k} {v:.1f}" for k, v in rates.items()), file=sys.stderr, flush=True)
     first = next(iter(engines))
-    print("| test | engine | tok/s (median) | least to most | of the ceiling | of 8 x 4 tiles | ours / this one |")
+    print("| test | engine | tok/s (median) | least to most | of the ceiling | of plain tiles | ours / this one |")
     print("|---|---|--:|--:|--:|--:|--:|")
     for row in seen[first][0]:
         for name in engines:

@@ -158,7 +158,7 @@ cdef extern from "colibri/kernels.h" nogil:
 
 cdef extern from "colibri/probe.h" nogil:
     double cl_probe_read(cl_pool *p, const uint8_t *data, size_t n, int32_t reps) noexcept
-    double cl_probe_int8(cl_pool *p, int32_t groups, int32_t reps) noexcept
+    double cl_probe_int8(cl_pool *p, bint plain, int32_t reps) noexcept
     double cl_probe_matvec(cl_pool *p, int32_t fmt, int32_t cols, const uint8_t *data, size_t n, int32_t reps) noexcept
     double cl_probe_dispatch(cl_pool *p, int32_t runs) noexcept
     double cl_probe_disk(const char *path, uint64_t start, uint64_t end, size_t record, int32_t reads, int32_t ahead, int32_t *error) noexcept

@@ -77,8 +77,8 @@ def default_threads(int quota_millicores=0) -> int:
 
 def probe(int threads, long long n_bytes=1 << 30, int reps=5) -> dict:
     """This machine's ceilings with that many threads: read_gb_s (a buffer of n_bytes in huge pages where the system gives them)
-    and, out of the L1 cache, the q4_0 product of many tokens, int8_gmac_s, and its plain tile of 8 rows x 4 tokens, tile_gmac_s; each the
-    best of `reps`. Raises MemoryError."""
+    and, out of the L1 cache, the q4_0 product of eight tokens, int8_gmac_s, and the plain tile of one register of rows (8, with
+    AVX-512 16) x 4 tokens, tile_gmac_s; each the best of `reps`. Raises MemoryError."""
     cdef cl_pool *pool = cl_pool_new(threads)
     cdef uint8_t *data = cl_huge_alloc(n_bytes)
     cdef double read = 0, int8 = 0, tile = 0
@@ -89,8 +89,8 @@ def probe(int threads, long long n_bytes=1 << 30, int reps=5) -> dict:
     with nogil:
         memset(data, 1, n_bytes)
         read = cl_probe_read(pool, data, n_bytes, reps)
-        int8 = cl_probe_int8(pool, 2, reps)
-        tile = cl_probe_int8(pool, 1, reps)
+        int8 = cl_probe_int8(pool, False, reps)
+        tile = cl_probe_int8(pool, True, reps)
         cl_pool_free(pool)
         cl_huge_free(data, n_bytes)
     return {"read_gb_s": read / 1e9, "int8_gmac_s": int8 / 1e9, "tile_gmac_s": tile / 1e9}

@@ -27,7 +27,8 @@ With --moe-only a token goes through the routed layers' norm, router and experts
 
 tok/s is the median of the repetitions, after one that is not counted. "of the ceiling" holds decode against this machine's read
 bandwidth (active weight bytes) and prefill against its integer rate (multiply-adds), each the median of probes before, between and
-after the row's repetitions; "tile_share" in the JSON holds prefill against a plain micro-kernel of 8 rows x 4 tokens.
+after the row's repetitions; "tile_share" in the JSON holds prefill against a plain micro-kernel of one register of
+rows (8; 16 with AVX-512) x 4 tokens.
 """
 
 
@@ -222,5 +223,5 @@ def main(args) -> int:
     print(table([head, *cells]))
     print(f"{model.session.threads} threads, {colibri_edge.isa()}, weights {model.program.weights}"
           + (f"; probe: {machine['read_gb_s']:.1f} GB/s, {machine['int8_gmac_s']:.0f} GMAC/s "
-             f"(plain tiles of 8 rows x 4 tokens: {machine['tile_gmac_s']:.0f})" if probed else ""))
+             f"(plain tiles of four tokens: {machine['tile_gmac_s']:.0f})" if probed else ""))
     return OK

@@ -25,6 +25,7 @@ static void fill(void) {
     (void)f;
     cl_kernels *t = next_table("scalar");
     cl_fill_float__scalar(t);
+    cl_fill_attention__scalar(t);
     cl_fill_rowmm__scalar(t);
     cl_fill_delta__scalar(t);
     cl_fill_mm_int__scalar(t);
@@ -32,18 +33,24 @@ static void fill(void) {
     if (f & CL_CPU_AVX2) {
         t = next_table("avx2");
         cl_fill_float__avx2(t);
+        cl_fill_attention__avx2(t);
         cl_fill_rowmm__avx2(t);
         cl_fill_delta__avx2(t);
         cl_fill_mm_int__avx2(t);
     }
 #endif
 #if CL_HAVE_AVX512VNNI
-    if (f & CL_CPU_VNNI) cl_fill_mm_int__avx512vnni(next_table("avx512vnni"));
+    if (f & CL_CPU_VNNI) {
+        t = next_table("avx512vnni");
+        cl_fill_attention__avx512vnni(t);
+        cl_fill_mm_int__avx512vnni(t);
+    }
 #endif
 #if CL_HAVE_NEON
     if (f & CL_CPU_NEON) {
         t = next_table("neon");
         cl_fill_float__neon(t);
+        cl_fill_attention__neon(t);
         cl_fill_rowmm__neon(t);
         cl_fill_delta__neon(t);
         cl_fill_mm_int__neon(t);

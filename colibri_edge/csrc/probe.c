@@ -4,7 +4,7 @@
 #include "colibri/kernels.h"
 #include "colibri/reader.h"
 
-enum { CHUNK = 1 << 20, PEAK_BLOCKS = 16, PEAK_CALLS = 2000, MAX_WORKERS = 256 };
+enum { CHUNK = 1 << 20, PEAK_BLOCKS = 16, PEAK_TOKENS = 8, PEAK_CALLS = 2000, MAX_WORKERS = 256 };
 
 typedef struct {
     const uint8_t *data;
@@ -37,31 +37,37 @@ double cl_probe_read(cl_pool *p, const uint8_t *data, size_t n, int32_t reps) {
     return best + (double)(r.sum[0] & 1) * 1e-9; /* the sums are used, so that the loop stays */
 }
 
+typedef struct { int32_t groups, tokens; } peak_pass;
+
 static void peak_chunk(void *ctx, int32_t chunk, int32_t worker) {
-    const int32_t groups = *(const int32_t *)ctx;
+    const peak_pass *p = (const peak_pass *)ctx;
     uint8_t w[2 * PEAK_BLOCKS * 144];
-    cl_act8 x[4 * PEAK_BLOCKS];
-    float y[4 * 16];
+    cl_act8 x[PEAK_TOKENS * PEAK_BLOCKS];
+    float y[PEAK_TOKENS * 16];
     (void)worker;
     memset(w, 0x21, sizeof w);
     memset(x, 0, sizeof x);
-    for (int32_t i = 0; i < 4 * PEAK_BLOCKS; i++) {
+    for (int32_t i = 0; i < PEAK_TOKENS * PEAK_BLOCKS; i++) {
         x[i].d = 0.01f;
         memset(x[i].q, chunk + 1, sizeof x[i].q);
     }
-    cl_mm_args a = {w, sizeof w / 2, groups, PEAK_BLOCKS, (const uint8_t *)x, sizeof(cl_act8) * PEAK_BLOCKS, NULL, 4, y, 16, NULL};
+    cl_mm_args a = {w, sizeof w / 2, p->groups, PEAK_BLOCKS, (const uint8_t *)x, sizeof(cl_act8) * PEAK_BLOCKS, NULL, p->tokens, y, 16, NULL};
     void (*mm)(const cl_mm_args *) = cl_get_kernels()->mm[CL_FMT_q4_0];
     for (int32_t i = 0; i < PEAK_CALLS; i++) mm(&a);
 }
 
-double cl_probe_int8(cl_pool *p, int32_t groups, int32_t reps) {
+double cl_probe_int8(cl_pool *p, int32_t plain, int32_t reps) {
     double best = 0.0;
-    groups = CL_MAX(1, CL_MIN(groups, 2));
+    peak_pass one = {2, PEAK_TOKENS};
+    if (plain) {
+        one.groups = cl_get_kernels()->int8_rows / 8;
+        one.tokens = 4;
+    }
     int32_t n = cl_pool_threads(p) * 4;
     for (int32_t i = 0; i < reps; i++) {
         int64_t t = cl_now_ns();
-        cl_pool_run(p, peak_chunk, &groups, n);
-        best = CL_MAX(best, (double)n * PEAK_CALLS * PEAK_BLOCKS * 32 * 8 * groups * 4 * 1e9 / (double)(cl_now_ns() - t));
+        cl_pool_run(p, peak_chunk, &one, n);
+        best = CL_MAX(best, (double)n * PEAK_CALLS * PEAK_BLOCKS * 32 * 8 * one.groups * one.tokens * 1e9 / (double)(cl_now_ns() - t));
     }
     return best;
 }

@@ -89,6 +89,7 @@ typedef struct {
 
 typedef struct {
     const char *name;
+    int32_t int8_rows;    /* rows of a register of the integer products: 8 or 16 */
     void (*mm[CL_FMT_COUNT])(const cl_mm_args *a);
     /* x[n] -> n/32 blocks; n a multiple of 32 */
     void (*quantize)(const float *x, cl_act8 *q, int32_t n);

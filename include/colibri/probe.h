@@ -7,9 +7,9 @@
 
 /* Bytes a second of reading `data` (n bytes, far beyond the caches) with all threads of the pool; the best of `reps` passes. */
 CL_API double cl_probe_read(cl_pool *p, const uint8_t *data, size_t n, int32_t reps);
-/* Multiply-adds a second of a q4_0 product of four tokens with one row group (eight rows: the plain micro-kernel) or two (what many tokens
-   take where an instruction set has it), everything in the L1 cache, on all threads. */
-CL_API double cl_probe_int8(cl_pool *p, int32_t groups, int32_t reps);
+/* Multiply-adds a second of a q4_0 product, everything in the L1 cache, on all threads: of eight tokens with two row groups or, plain, of four
+   tokens with one register of rows (eight or sixteen). */
+CL_API double cl_probe_int8(cl_pool *p, int32_t plain, int32_t reps);
 /* Weight bytes a second of a matrix-vector product in that format: data holds n bytes as matrices of `cols` columns (any bytes that
    are no NaN), far beyond the caches. All threads; the mean of `reps`. 0 when memory is short. */
 CL_API double cl_probe_matvec(cl_pool *p, int32_t fmt, int32_t cols, const uint8_t *data, size_t n, int32_t reps);

@@ -2,13 +2,9 @@
    first group, the upper of the second. i8x: sixteen int32 lanes, one a row; a product of four bytes lands in its row's lane at once. */
 #ifndef COLIBRI_INT8_H
 #define COLIBRI_INT8_H
-#include "v8__avx2.h"
+#include "v16__avx512vnni.h"
 
-#if defined(__GNUC__)
-#  define INT8_UNROLL _Pragma("GCC unroll 8")
-#else
-#  define INT8_UNROLL
-#endif
+#define INT8_UNROLL V16_UNROLL
 #define INT8_SPAN 1
 #define INT8_ROWS 16
 #define INT8_TILE 8   /* tokens whose sums fit into the registers */
@@ -29,45 +25,28 @@ typedef struct { float *p; size_t apart; } outs_t;
 CL_INLINE outs_t outs_mk(float *p, size_t apart) { outs_t y; y.p = p; y.apart = apart; return y; }
 CL_INLINE outs_t outs_at(outs_t y, size_t n) { return outs_mk(y.p + n, y.apart); }
 
-/* bytes of both groups, n of each */
-CL_INLINE __m128i rows_8(rows_t b) {
-    const __m128d lo = _mm_castsi128_pd(_mm_loadl_epi64((const __m128i *)(const void *)b.p));
-    return _mm_castpd_si128(_mm_loadh_pd(lo, (const double *)(const void *)(b.p + b.apart)));
-}
-CL_INLINE __m256i rows_16(rows_t b) {
-    const __m256i lo = _mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)b.p));
-    return _mm256_inserti128_si256(lo, _mm_loadu_si128((const __m128i *)(const void *)(b.p + b.apart)), 1);
-}
-CL_INLINE __m512i rows_32(rows_t b) {
-    const __m512i lo = _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)(const void *)b.p));
-    return _mm512_inserti64x4(lo, _mm256_loadu_si256((const __m256i *)(const void *)(b.p + b.apart)), 1);
-}
-
 /* one float a row */
-typedef __m512 vr;
-CL_INLINE vr vr_set1(float f) { return _mm512_set1_ps(f); }
-CL_INLINE vr vr_sub(vr x, vr y) { return _mm512_sub_ps(x, y); }
-CL_INLINE vr vr_mul(vr x, vr y) { return _mm512_mul_ps(x, y); }
-CL_INLINE vr vr_fma(vr x, vr y, vr z) { return _mm512_fmadd_ps(x, y, z); }
-CL_INLINE vr vr_load(outs_t y) {
-    const __m512d lo = _mm512_castpd256_pd512(_mm256_castps_pd(_mm256_loadu_ps(y.p)));
-    return _mm512_castpd_ps(_mm512_insertf64x4(lo, _mm256_castps_pd(_mm256_loadu_ps(y.p + y.apart)), 1));
+typedef v16 vr;
+#define vr_set1 v16_set1
+#define vr_sub v16_sub
+#define vr_mul v16_mul
+#define vr_fma v16_fma
+CL_INLINE vr vr_load(outs_t y) { return v16_two((const uint8_t *)y.p, 4 * y.apart); }
+CL_INLINE vr vr_load_f16(rows_t b) { return v16_two_f16(b.p, b.apart); }
+CL_INLINE vr vr_load_bf16(rows_t b) { return v16_two_bf16(b.p, b.apart); }
+CL_INLINE vr vr_load_e8m0_half(rows_t b) { /* as in v8__avx2.h */
+    const __m512i one = _mm512_set1_epi32(1), e = _mm512_cvtepu8_epi32(two_8(b.p, b.apart));
+    return _mm512_castsi512_ps(_mm512_max_epi32(_mm512_slli_epi32(_mm512_sub_epi32(e, one), 23),
+                                                _mm512_slli_epi32(_mm512_add_epi32(_mm512_min_epi32(e, one), one), 21)));
 }
 CL_INLINE void vr_store(outs_t y, vr x) {
     _mm256_storeu_ps(y.p, _mm512_castps512_ps256(x));
     if (y.apart) _mm256_storeu_ps(y.p + y.apart, _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(x), 1)));
 }
-CL_INLINE vr vr_load_f16(rows_t b) { return _mm512_cvtph_ps(rows_16(b)); }
-CL_INLINE vr vr_load_bf16(rows_t b) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(rows_16(b)), 16)); }
-CL_INLINE vr vr_load_e8m0_half(rows_t b) { /* as in v8__avx2.h */
-    const __m512i one = _mm512_set1_epi32(1), e = _mm512_cvtepu8_epi32(rows_8(b));
-    return _mm512_castsi512_ps(_mm512_max_epi32(_mm512_slli_epi32(_mm512_sub_epi32(e, one), 23),
-                                                _mm512_slli_epi32(_mm512_add_epi32(_mm512_min_epi32(e, one), one), 21)));
-}
 
 typedef __m512i w32; /* weights, unsigned */
 typedef __m512i i8x;
-CL_INLINE w32 w32_load(rows_t b) { return rows_32(b); }
+CL_INLINE w32 w32_load(rows_t b) { return two_32(b.p, b.apart); }
 CL_INLINE w32 w32_set1(uint8_t b) { return _mm512_set1_epi8((char)b); }
 CL_INLINE w32 w32_and(w32 a, w32 b) { return _mm512_and_si512(a, b); }
 CL_INLINE w32 w32_or(w32 a, w32 b) { return _mm512_or_si512(a, b); }
@@ -90,8 +69,8 @@ CL_INLINE i8x i8x_sums(const int16_t *s, int32_t a, int32_t b) {
 
 /* sixteen factors of a byte, one a row: taken apart as bytes, widened once. Shifts drop what leaves the byte. */
 typedef __m128i k8;
-CL_INLINE k8 k8_load_u8(rows_t b) { return rows_8(b); }
-CL_INLINE k8 k8_load_i8(rows_t b) { return rows_8(b); }
+CL_INLINE k8 k8_load_u8(rows_t b) { return two_8(b.p, b.apart); }
+CL_INLINE k8 k8_load_i8(rows_t b) { return k8_load_u8(b); }
 CL_INLINE k8 k8_set1(int32_t i) { return _mm_set1_epi8((char)i); }
 CL_INLINE k8 k8_and(k8 a, k8 b) { return _mm_and_si128(a, b); }
 CL_INLINE k8 k8_or(k8 a, k8 b) { return _mm_or_si128(a, b); }

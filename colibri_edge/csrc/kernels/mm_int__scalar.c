@@ -41,6 +41,7 @@ CL_FORMATS(X)
 #undef X
 
 void cl_fill_mm_int__scalar(cl_kernels *t) {
+    t->int8_rows = 8;
 #define X(name, id, k, bytes, q8) if (q8) t->mm[id] = mm_##name;
     CL_FORMATS(X)
 #undef X

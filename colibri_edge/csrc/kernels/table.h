@@ -6,15 +6,19 @@
 
 void cl_fill_mm_int__scalar(cl_kernels *t);
 void cl_fill_float__scalar(cl_kernels *t);
+void cl_fill_attention__scalar(cl_kernels *t);
 void cl_fill_rowmm__scalar(cl_kernels *t);
 void cl_fill_delta__scalar(cl_kernels *t);
 void cl_fill_mm_int__avx2(cl_kernels *t);
 void cl_fill_float__avx2(cl_kernels *t);
+void cl_fill_attention__avx2(cl_kernels *t);
 void cl_fill_rowmm__avx2(cl_kernels *t);
 void cl_fill_delta__avx2(cl_kernels *t);
+void cl_fill_attention__avx512vnni(cl_kernels *t);
 void cl_fill_mm_int__avx512vnni(cl_kernels *t);
 void cl_fill_mm_int__neon(cl_kernels *t);
 void cl_fill_float__neon(cl_kernels *t);
+void cl_fill_attention__neon(cl_kernels *t);
 void cl_fill_mm_int__dotprod(cl_kernels *t);
 void cl_fill_rowmm__neon(cl_kernels *t);
 void cl_fill_delta__neon(cl_kernels *t);
