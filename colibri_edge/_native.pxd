@@ -21,7 +21,9 @@ cdef extern from "colibri/threads.h" nogil:
     ctypedef struct cl_pool:
         pass
     ctypedef void (*cl_task_fn)(void *ctx, int32_t chunk, int32_t worker) noexcept nogil
+    ctypedef void (*cl_range_fn)(void *ctx, int32_t first, int32_t last, int32_t worker) noexcept nogil
     cl_pool *cl_pool_new(int32_t threads) noexcept
+    void cl_pool_run_guided(cl_pool *p, cl_range_fn fn, void *ctx, int32_t nchunks, int32_t longest) noexcept
     void cl_pool_run(cl_pool *p, cl_task_fn fn, void *ctx, int32_t nchunks) noexcept
     int32_t cl_pool_threads(const cl_pool *p) noexcept
     void cl_pool_free(cl_pool *p) noexcept

@@ -8,15 +8,16 @@ A dense FFN is a shared expert without a gate and without routed ones.
 from libc.stdint cimport int32_t, uint8_t
 from libc.string cimport memcpy, memset
 
-from colibri_edge._native cimport cl_expf, cl_pool_run
+from colibri_edge._native cimport cl_expf, cl_pool_run_guided
 from colibri_edge.core.dispatch cimport group_by_expert
-from colibri_edge.core.matmul cimport matmul, mm_job, mm_rows, row_groups
+from colibri_edge.core.matmul cimport FEW_TOKENS, matmul, mm_job, mm_rows, row_groups
 from colibri_edge.core.router cimport route
 from colibri_edge.core.runtime cimport ST_DISK, ST_DISPATCH, ST_EXPERTS, ST_ROUTER, activations, enter, imax, imin, matrix, pad, runtime
 
 cdef enum:
-    CHUNK_BYTES = 65536     # of weights in one chunk
+    CHUNK_BYTES = 65536     # of weights in one chunk; a few tokens take long runs of them first
     DOWN_BYTES = 1048576    # of a down chunk, over all experts: each gives a stretch that memory streams well
+    FEW_BYTES = 131072      # the same for a few tokens
     TILE_BYTES = 524288     # of outputs that wait for the sum over experts
 
 ctypedef struct pass_t:
@@ -89,25 +90,43 @@ cdef inline void glu(const pass_t *p, const expert_stack *s, const float *gu, fl
         p.rt.k.glu(s.activation, gu, h, ng)
 
 
-cdef void up_chunk(void *ctx, int32_t chunk, int32_t worker) noexcept nogil:
-    """A block of intermediate columns of one unit for all its tokens."""
+cdef void up_chunks(void *ctx, int32_t first, int32_t last, int32_t worker) noexcept nogil:
+    """Neighbouring chunks of one unit are computed as one block of columns, as far as scratch holds their outputs."""
     cdef pass_t *p = <pass_t *>ctx
     cdef ffn_buffers *b = p.b
-    cdef int32_t lo = 0, hi = p.nunits, mid
+    cdef int32_t lo = 0, hi = p.nunits, mid, n, tokens, g, cols
+    cdef const expert_stack *s
     while hi - lo > 1:
         mid = (lo + hi) / 2
-        if chunk >= b.first[mid]:
+        if first >= b.first[mid]:
             lo = mid
         else:
             hi = mid
-    cdef bint routed = lo >= p.routed0
+    while first < last and not p.failed:
+        while first >= b.first[lo + 1]:
+            lo += 1
+        s = &p.l.routed if lo >= p.routed0 else &p.l.shared
+        tokens = p.nt
+        if lo >= p.routed0:
+            g = b.groups.order[lo - p.routed0]
+            tokens = b.groups.start[g + 1] - b.groups.start[g]
+        cols = columns_of_chunk(s)
+        n = imin(last, b.first[lo + 1]) - first
+        n = imax(1, imin(n, <int32_t>(p.rt.scratch_bytes / (8 * <size_t>tokens)) / cols))
+        up_columns(p, lo, (first - b.first[lo]) * cols, n * cols, worker)
+        first += n
+
+
+cdef void up_columns(pass_t *p, int32_t unit, int32_t c0, int32_t cols, int32_t worker) noexcept nogil:
+    """Intermediate columns c0 .. c0+cols-1 of one unit for all its tokens."""
+    cdef ffn_buffers *b = p.b
+    cdef bint routed = unit >= p.routed0
     cdef const expert_stack *s = &p.l.routed if routed else &p.l.shared
-    cdef int32_t g = b.groups.order[lo - p.routed0] if routed else 0
+    cdef int32_t g = b.groups.order[unit - p.routed0] if routed else 0
     cdef int32_t start = b.groups.start[g] if routed else 0, n = b.groups.start[g + 1] - start if routed else p.nt
     cdef const int32_t *rows = b.groups.token + start if routed else NULL
     cdef const int32_t *pair = b.groups.pair + start if routed else NULL
     cdef int32_t e = b.groups.expert[g] if routed else 0
-    cdef int32_t cols = columns_of_chunk(s), c0 = (chunk - b.first[lo]) * cols
     cdef int32_t width = imin(cols, s.intermediate - c0), ng = (width + 7) / 8, end = width
     cdef bint last = c0 + cols >= s.intermediate
     if last:
@@ -167,14 +186,14 @@ cdef void up_chunk(void *ctx, int32_t chunk, int32_t worker) noexcept nogil:
         t0 += m
 
 
-cdef void down_chunk(void *ctx, int32_t chunk, int32_t worker) noexcept nogil:
+cdef void down_chunks(void *ctx, int32_t first, int32_t last, int32_t worker) noexcept nogil:
     """A block of output rows: every expert's product for its tokens, then each token's sum in rank order, added to the residual or
     put into y."""
     cdef pass_t *p = <pass_t *>ctx
     cdef ffn_buffers *b = p.b
     cdef const ffn_layer *l = p.l
     cdef const expert_stack *s = &l.routed if l.moe else &l.shared
-    cdef int32_t g0 = chunk * p.step, ng = imin(p.step, s.down.ngroups - g0), n = 8 * ng, i, t, r, width = imin(n, s.down.rows - 8 * g0)
+    cdef int32_t g0 = first * p.step, ng = imin((last - first) * p.step, s.down.ngroups - g0), n = 8 * ng, i, t, r, width = imin(n, s.down.rows - 8 * g0)
     cdef float *acc = <float *>p.rt.scratch[worker]
     cdef float *out = acc + n
     cdef float *x
@@ -229,13 +248,18 @@ cdef void down_chunk(void *ctx, int32_t chunk, int32_t worker) noexcept nogil:
             p.rt.k.add(b.x + at, acc, n)
 
 
+cdef int32_t down_room(const pass_t *p) noexcept nogil:
+    """Row groups of a down chunk whose outputs for all pairs fit TILE_BYTES; at least one."""
+    return imax(1, TILE_BYTES / (32 * (p.pairs + (p.nt if p.l.has_shared else 0) + 1)))
+
+
 cdef int32_t down_step(const pass_t *p, const expert_stack *s) noexcept nogil:
-    """Row groups of a down chunk: outputs of all pairs fit TILE_BYTES, weights about DOWN_BYTES, four chunks a thread; an even number, for
+    """Row groups of a down chunk: what down_room gives, weights about DOWN_BYTES or FEW_BYTES, four chunks a thread; an even number, for
     products of many tokens take groups by twos."""
-    cdef int32_t rows = p.pairs + (p.nt if p.l.has_shared else 0)
-    cdef int32_t by_tile = TILE_BYTES / (32 * (rows + 1))
+    cdef int32_t by_tile = down_room(p)
     cdef int32_t units = imax(1, p.b.groups.n if p.l.moe else 1)
-    cdef int32_t by_bytes = <int32_t>(DOWN_BYTES / (s.down.group_stride * <size_t>imin(units, 16)))
+    cdef int32_t n_bytes = FEW_BYTES if p.nt <= FEW_TOKENS else DOWN_BYTES
+    cdef int32_t by_bytes = <int32_t>(n_bytes / (s.down.group_stride * <size_t>imin(units, 16)))
     cdef int32_t by_threads = s.down.ngroups / (4 * p.rt.threads)
     cdef int32_t n = imax(1, imin(imin(by_tile, by_threads), by_bytes))
     return n - n % 2 if n > 1 else 1
@@ -330,14 +354,15 @@ cdef int32_t run_experts(runtime *rt, const ffn_layer *l, const ffn_layer *next,
         guess_next(rt, next, b)
     enter(rt, ST_EXPERTS)
     b.first[p.nunits] = total
-    cl_pool_run(rt.pool, up_chunk, &p, total)
+    cdef bint few = nt <= FEW_TOKENS
+    cl_pool_run_guided(rt.pool, up_chunks, &p, total, (chunks_of(&l.routed) if l.moe else total) if few else 1)
     if p.failed:
         return -3
     if rt.moments != NULL and l.moe:
         add_moments(rt, l, b, nt)
     cdef const expert_stack *s = &l.routed if l.moe else &l.shared
     p.step = down_step(&p, s)
-    cl_pool_run(rt.pool, down_chunk, &p, (s.down.ngroups + p.step - 1) / p.step)
+    cl_pool_run_guided(rt.pool, down_chunks, &p, (s.down.ngroups + p.step - 1) / p.step, imax(1, down_room(&p) / p.step) if few else 1)
     return 0
 
 

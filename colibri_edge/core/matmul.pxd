@@ -5,6 +5,7 @@ from colibri_edge.core.runtime cimport activations, matrix, runtime
 
 cdef enum:
     MAX_JOBS = 8
+    FEW_TOKENS = 8     # up to so many a product waits for memory, not for arithmetic: long stretches of weights
 
 # y [tokens][ldy] = W x, or y += W x (+ bias) where `add` is set. ldy >= rows rounded up to 8.
 ctypedef struct mm_job:

@@ -15,8 +15,10 @@ struct cl_pool {
     _Alignas(64) atomic_int busy;      /* workers that have not finished this run */
     _Alignas(64) atomic_int sleepers;
     cl_task_fn fn;
+    cl_range_fn range;                 /* in place of fn, where it is not NULL */
     void *ctx;
     int32_t nchunks;
+    int32_t longest;                   /* chunks of a run */
     int32_t threads;                   /* with the caller */
     int32_t started;                   /* workers that run */
     atomic_int stop;
@@ -27,7 +29,21 @@ struct cl_pool {
     struct worker { cl_pool *pool; int32_t id; uint32_t seen; } workers[MAX_THREADS];
 };
 
+static void take_runs(cl_pool *p, int32_t worker) {
+    int first = atomic_load_explicit(&p->next, memory_order_relaxed);
+    while (first < p->nchunks) {
+        const int32_t share = CL_MIN((p->nchunks - first) / (2 * (p->started + 1)), p->longest), last = first + CL_MAX(1, share);
+        if (!atomic_compare_exchange_weak_explicit(&p->next, &first, last, memory_order_relaxed, memory_order_relaxed)) continue;
+        p->range(p->ctx, first, last, worker);
+        first = atomic_load_explicit(&p->next, memory_order_relaxed);
+    }
+}
+
 static void take_chunks(cl_pool *p, int32_t worker) {
+    if (p->range) {
+        take_runs(p, worker);
+        return;
+    }
     for (;;) {
         int32_t c = atomic_fetch_add_explicit(&p->next, 1, memory_order_relaxed);
         if (c >= p->nchunks) return;
@@ -96,13 +112,8 @@ cl_pool *cl_pool_new(int32_t threads) {
     return p;
 }
 
-void cl_pool_run(cl_pool *p, cl_task_fn fn, void *ctx, int32_t nchunks) {
-    if (p->generation != cl_fork_generation()) start_workers(p); /* in a forked child the threads are gone */
-    if (nchunks <= 1 || p->started == 0) {
-        for (int32_t c = 0; c < nchunks; c++) fn(ctx, c, 0);
-        return;
-    }
-    p->fn = fn;
+/* One run of p->fn or p->range, of which the caller does its share. */
+static void run(cl_pool *p, void *ctx, int32_t nchunks) {
     p->ctx = ctx;
     p->nchunks = nchunks;
     atomic_store_explicit(&p->next, 0, memory_order_relaxed);
@@ -113,6 +124,28 @@ void cl_pool_run(cl_pool *p, cl_task_fn fn, void *ctx, int32_t nchunks) {
         if (i < SPINS) cl_cpu_relax();
         else cl_thread_yield(); /* more threads than cores: let the worker run */
     }
+}
+
+void cl_pool_run(cl_pool *p, cl_task_fn fn, void *ctx, int32_t nchunks) {
+    if (p->generation != cl_fork_generation()) start_workers(p); /* in a forked child the threads are gone */
+    if (nchunks <= 1 || p->started == 0) {
+        for (int32_t c = 0; c < nchunks; c++) fn(ctx, c, 0);
+        return;
+    }
+    p->fn = fn;
+    p->range = NULL;
+    run(p, ctx, nchunks);
+}
+
+void cl_pool_run_guided(cl_pool *p, cl_range_fn fn, void *ctx, int32_t nchunks, int32_t longest) {
+    if (p->generation != cl_fork_generation()) start_workers(p);
+    p->range = fn;
+    p->longest = longest;
+    if (nchunks > 1 && p->started) {
+        run(p, ctx, nchunks);
+        return;
+    }
+    for (int32_t c = 0; c < nchunks; c += longest) fn(ctx, c, CL_MIN(c + longest, nchunks), 0);
 }
 
 int32_t cl_pool_threads(const cl_pool *p) { return p->started + 1; }
