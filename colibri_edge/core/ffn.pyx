@@ -193,7 +193,8 @@ cdef void down_chunks(void *ctx, int32_t first, int32_t last, int32_t worker) no
     cdef ffn_buffers *b = p.b
     cdef const ffn_layer *l = p.l
     cdef const expert_stack *s = &l.routed if l.moe else &l.shared
-    cdef int32_t g0 = first * p.step, ng = imin((last - first) * p.step, s.down.ngroups - g0), n = 8 * ng, i, t, r, width = imin(n, s.down.rows - 8 * g0)
+    cdef int32_t g0 = first * p.step, ng = imin((last - first) * p.step, s.down.ngroups - g0), n = 8 * ng
+    cdef int32_t width = imin(n, s.down.rows - 8 * g0), i, t, r
     cdef float *acc = <float *>p.rt.scratch[worker]
     cdef float *out = acc + n
     cdef float *x
