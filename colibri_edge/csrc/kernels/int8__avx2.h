@@ -2,7 +2,7 @@
    acc16: sixteen int16 lanes, two a row. i8x: eight int32 lanes, one a row. sc16: a row's two int16 factors in one int32 lane. */
 #ifndef COLIBRI_INT8_H
 #define COLIBRI_INT8_H
-#include "v8__avx2.h"
+#include "k8__avx2.h"
 #include "rows8.h"
 
 #if defined(__GNUC__)
@@ -51,16 +51,8 @@ CL_INLINE i8x acc16_scaled(acc16 a, sc16 s) { return _mm256_madd_epi16(a, s); }
 
 CL_INLINE i8x i8x_add(i8x a, i8x b) { return _mm256_add_epi32(a, b); }
 CL_INLINE i8x i8x_sub(i8x a, i8x b) { return _mm256_sub_epi32(a, b); }
-/* eight factors of a byte, one a row: taken apart as bytes, widened once (sc16_pair). Shifts drop what leaves the byte. */
-typedef __m128i k8;
 CL_INLINE k8 k8_load_u8(const uint8_t *p) { return _mm_loadl_epi64((const __m128i *)(const void *)p); }
 CL_INLINE k8 k8_load_i8(const uint8_t *p) { return k8_load_u8(p); }
-CL_INLINE k8 k8_set1(int32_t i) { return _mm_set1_epi8((char)i); }
-CL_INLINE k8 k8_and(k8 a, k8 b) { return _mm_and_si128(a, b); }
-CL_INLINE k8 k8_or(k8 a, k8 b) { return _mm_or_si128(a, b); }
-CL_INLINE k8 k8_sub(k8 a, k8 b) { return _mm_sub_epi8(a, b); }
-#define k8_shr(a, n) _mm_and_si128(_mm_srli_epi16(a, n), _mm_set1_epi8((char)(0xff >> (n))))
-#define k8_shl(a, n) _mm_and_si128(_mm_slli_epi16(a, n), _mm_set1_epi8((char)(0xff << (n))))
 CL_INLINE v8 i8x_float(i8x a) { return _mm256_cvtepi32_ps(a); }
 CL_INLINE v8 k8_float(k8 a) { return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(a)); }
 /* factors for both halves of a 16-bit pair */

@@ -2,6 +2,7 @@
    first group, the upper of the second. i8x: sixteen int32 lanes, one a row; a product of four bytes lands in its row's lane at once. */
 #ifndef COLIBRI_INT8_H
 #define COLIBRI_INT8_H
+#include "k8__avx2.h"
 #include "v16__avx512vnni.h"
 
 #define INT8_UNROLL V16_UNROLL
@@ -67,16 +68,8 @@ CL_INLINE i8x i8x_sums(const int16_t *s, int32_t a, int32_t b) {
     return _mm512_dpwssd_epi32(_mm512_setzero_si512(), _mm512_set1_epi32((int32_t)((uint32_t)b << 16 | ((uint32_t)a & 0xffffu))), int8_word(s));
 }
 
-/* sixteen factors of a byte, one a row: taken apart as bytes, widened once. Shifts drop what leaves the byte. */
-typedef __m128i k8;
 CL_INLINE k8 k8_load_u8(rows_t b) { return two_8(b.p, b.apart); }
 CL_INLINE k8 k8_load_i8(rows_t b) { return k8_load_u8(b); }
-CL_INLINE k8 k8_set1(int32_t i) { return _mm_set1_epi8((char)i); }
-CL_INLINE k8 k8_and(k8 a, k8 b) { return _mm_and_si128(a, b); }
-CL_INLINE k8 k8_or(k8 a, k8 b) { return _mm_or_si128(a, b); }
-CL_INLINE k8 k8_sub(k8 a, k8 b) { return _mm_sub_epi8(a, b); }
-#define k8_shr(a, n) _mm_and_si128(_mm_srli_epi16(a, n), _mm_set1_epi8((char)(0xff >> (n))))
-#define k8_shl(a, n) _mm_and_si128(_mm_slli_epi16(a, n), _mm_set1_epi8((char)(0xff << (n))))
 CL_INLINE vr k8_float(k8 a) { return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(a)); }
 /* a row's two factors: the first as int32, both as a pair of int16; what is not used costs nothing */
 typedef struct { i8x a, ab; } sc16;
